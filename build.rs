@@ -27,10 +27,7 @@ fn profile() -> String {
 /// be built again for every commit.
 fn commit(profile: &str) -> Option<String> {
     println!("cargo::rerun-if-env-changed=BUILD_COMMIT");
-    if let Some(commit) = env::var("BUILD_COMMIT")
-        .ok()
-        .filter(|text| !text.is_empty())
-    {
+    if let Some(commit) = env::var("BUILD_COMMIT").ok().filter(|text| !text.is_empty()) {
         return Some(commit);
     }
     if profile == "debug"
@@ -39,10 +36,7 @@ fn commit(profile: &str) -> Option<String> {
         return None;
     }
     // Every commit and checkout adds a line to it.
-    println!(
-        "cargo::rerun-if-changed={}",
-        git(&["rev-parse", "--git-path", "logs/HEAD"])?
-    );
+    println!("cargo::rerun-if-changed={}", git(&["rev-parse", "--git-path", "logs/HEAD"])?);
     git(&["rev-parse", "--short=12", "HEAD"])
 }
 

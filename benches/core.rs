@@ -30,10 +30,7 @@ fn history() -> Vec<Entry> {
     let objects = (0..OBJECTS).map(|number| {
         if number % 10 == 9 {
             let number = number - 5;
-            return Event::ObjectDeleted {
-                uid: uid(number),
-                namespace: namespace(number),
-            };
+            return Event::ObjectDeleted { uid: uid(number), namespace: namespace(number) };
         }
         let name = format!("web-5d4f8c7b9-{number:05}");
         let footprint = world::footprint(number);
@@ -62,13 +59,7 @@ fn deciding(criterion: &mut Criterion) {
             let mut fits = true;
             for name in ["pods", "requests.cpu", "requests.memory"] {
                 let mut sum = limits[&(request.namespace.clone(), Name::from(name))].clone();
-                sum.add_assign(
-                    request
-                        .footprint
-                        .resources
-                        .get(name)
-                        .unwrap_or(&Quantity::ZERO),
-                );
+                sum.add_assign(request.footprint.resources.get(name).unwrap_or(&Quantity::ZERO));
                 fits &= sum.is_positive();
             }
             black_box(fits)
@@ -76,15 +67,7 @@ fn deciding(criterion: &mut Criterion) {
     });
     let by = decide::Requester::holder("bench");
     group.bench_function("reserve, 100,000 objects", |bench| {
-        bench.iter(|| {
-            black_box(decide::reserve(
-                &state,
-                now,
-                &by,
-                black_box(&request),
-                &policy,
-            ))
-        });
+        bench.iter(|| black_box(decide::reserve(&state, now, &by, black_box(&request), &policy)));
     });
     group.finish();
 }

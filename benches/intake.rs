@@ -37,20 +37,14 @@ fn pods(criterion: &mut Criterion) {
             }
         });
     });
-    group.bench_function(
-        BenchmarkId::new("typed struct and footprint", count),
-        |bencher| {
-            bencher.iter(|| {
-                for event in &events {
-                    let watched: WatchedPod = serde_json::from_slice(event).unwrap();
-                    black_box((
-                        watched.object.resources(Timestamp::EPOCH),
-                        watched.object.traits(),
-                    ));
-                }
-            });
-        },
-    );
+    group.bench_function(BenchmarkId::new("typed struct and footprint", count), |bencher| {
+        bencher.iter(|| {
+            for event in &events {
+                let watched: WatchedPod = serde_json::from_slice(event).unwrap();
+                black_box((watched.object.resources(Timestamp::EPOCH), watched.object.traits()));
+            }
+        });
+    });
     group.bench_function(BenchmarkId::new("sighting", count), |bencher| {
         let reader = reader();
         bencher.iter(|| {
@@ -79,12 +73,7 @@ fn plain(criterion: &mut Criterion) {
         bencher.iter(|| {
             for line in payload.split(|&byte| byte == b'\n') {
                 let event: PlainEvent = serde_json::from_slice(line).unwrap();
-                black_box((
-                    event.event_type,
-                    event.namespace,
-                    event.resource,
-                    event.name,
-                ));
+                black_box((event.event_type, event.namespace, event.resource, event.name));
                 black_box((event.uid, event.resource_version, event.usage));
             }
         });

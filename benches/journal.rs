@@ -52,8 +52,7 @@ fn appending(criterion: &mut Criterion) {
                 if offset + bytes.len() > size {
                     offset = 0;
                 }
-                file.write_all_at(&bytes, offset as u64)
-                    .expect("the file is there");
+                file.write_all_at(&bytes, offset as u64).expect("the file is there");
                 file.sync_data().expect("the disk works");
                 offset += bytes.len();
             });

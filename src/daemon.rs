@@ -67,11 +67,8 @@ pub(crate) async fn serve(
     recovering.pass();
     let maintenance =
         Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
-    let maintained = supervisor::spawn(
-        "the maintenance",
-        stop.clone(),
-        maintenance.clone().run(stop.clone()),
-    );
+    let maintained =
+        supervisor::spawn("the maintenance", stop.clone(), maintenance.clone().run(stop.clone()));
     supervisor::spawn_until(
         "the watch on the journal",
         stop.clone(),
@@ -92,15 +89,8 @@ pub(crate) async fn serve(
     let (cluster, member) = join(&config, &opened, &readiness, &metrics).await?.unzip();
     record_rules(&config, &charging, &opened.ledger, cluster.is_some(), &stop).await?;
     let events = build_events(&config, charging.clone());
-    let intake = start_intake(
-        &config,
-        &opened.ledger,
-        events.clone(),
-        &readiness,
-        &metrics,
-        &stop,
-    )
-    .await?;
+    let intake =
+        start_intake(&config, &opened.ledger, events.clone(), &readiness, &metrics, &stop).await?;
     let api = bind("listen", config.listen)?;
     let api_address = api.address();
     let mut parts = Parts::new(
@@ -113,11 +103,7 @@ pub(crate) async fn serve(
     );
     parts.cluster = cluster.clone();
     let app = App::new(parts);
-    let hook = Hook::new(
-        opened.ledger.clone(),
-        intake.sources(),
-        rules(&config, charging),
-    );
+    let hook = Hook::new(opened.ledger.clone(), intake.sources(), rules(&config, charging));
     let health = hook.clone();
     readiness.register_computed("quota-plugin", move || health.plugin_health());
     let is_shared = config.quotas.adopt && !config.quotas.plugin_is_off;
@@ -161,15 +147,8 @@ pub(crate) async fn serve(
     }
     tokio::time::sleep(config.shutdown.drain.get()).await;
     stop.cancel();
-    let tasks = Tasks {
-        api: served,
-        peers,
-        webhook,
-        intake,
-        maintenance: maintained,
-        signer,
-        member,
-    };
+    let tasks =
+        Tasks { api: served, peers, webhook, intake, maintenance: maintained, signer, member };
     tasks.ended().await?;
     close(opened, &maintenance).await?;
     closing.cancel();
@@ -316,10 +295,7 @@ fn start_admin(
         false => options,
     };
     let served = bound.serve(
-        router(
-            routes::of_admin(render(metrics), readiness.clone()),
-            Rules::default(),
-        ),
+        router(routes::of_admin(render(metrics), readiness.clone()), Rules::default()),
         options,
         None,
         closing.clone(),
@@ -345,9 +321,7 @@ fn disk_space_guard(
     let health = readiness.register("disk", "not checked yet");
     let directory = config.data_dir.clone();
     let guard = DiskSpaceGuard::new(directory, config.disk.min_free, ledger.clone(), health);
-    guard
-        .context("cannot find the ledger")
-        .or_exit(Exit::Damaged)
+    guard.context("cannot find the ledger").or_exit(Exit::Damaged)
 }
 
 /// The options of the API's listener.
@@ -443,11 +417,7 @@ async fn sign(
             stop.cancelled().await;
         }
     };
-    Ok(Some(supervisor::spawn(
-        "the signing of checkpoints",
-        stop,
-        signing,
-    )))
+    Ok(Some(supervisor::spawn("the signing of checkpoints", stop, signing)))
 }
 
 /// The destinations of checkpoints.

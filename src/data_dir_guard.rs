@@ -21,10 +21,7 @@ impl DataDirGuard {
     /// The location of the ledger that was just opened in this directory.
     pub(crate) fn of(directory: &Path) -> io::Result<Self> {
         let lock = directory.join(LOCK);
-        Ok(Self {
-            identity: identity(&lock)?,
-            lock,
-        })
+        Ok(Self { identity: identity(&lock)?, lock })
     }
 
     /// Whether the path still leads to the ledger that was opened.

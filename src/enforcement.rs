@@ -98,11 +98,7 @@ impl Enforcement {
         watermark: Arc<Watermark>,
         state: Arc<RwLock<State>>,
     ) -> Self {
-        Self {
-            coverage,
-            watermark,
-            state,
-        }
+        Self { coverage, watermark, state }
     }
 
     /// Whether the webhook is called for requests that could exceed this limit.
@@ -176,11 +172,7 @@ mod tests {
         };
         let why = |view| Reason::new(Some(&view), Span::from_seconds(90), at(100));
         assert_eq!(why(view(10, true, false, "")), None);
-        assert_eq!(
-            why(view(10, true, false, "503")),
-            None,
-            "it fails since now"
-        );
+        assert_eq!(why(view(10, true, false, "503")), None, "it fails since now");
         assert_eq!(why(view(10, true, true, "")), None);
         assert_eq!(why(view(9, true, false, "")), Some(Reason::Late(at(9))));
         assert_eq!(why(view(9, true, true, "")), Some(Reason::Absent));
@@ -189,9 +181,6 @@ mod tests {
         assert_eq!(forbidden, Reason::Failing("403".into()));
         assert!(forbidden.to_string().contains("403"), "{forbidden}");
         assert_eq!(forbidden.label(), "403");
-        assert_eq!(
-            Reason::new(None, Span::from_seconds(90), at(100)),
-            Some(Reason::Never)
-        );
+        assert_eq!(Reason::new(None, Span::from_seconds(90), at(100)), Some(Reason::Never));
     }
 }

@@ -15,10 +15,7 @@ pub(crate) fn exit_at_start(error: &quota_journal::Error) -> Exit {
 
 /// The failure of a start that an error of the journal ends.
 pub(crate) fn at_start(error: quota_journal::Error) -> Failure {
-    Failure {
-        exit: exit_at_start(&error),
-        error: error.into(),
-    }
+    Failure { exit: exit_at_start(&error), error: error.into() }
 }
 
 /// The exit code after an error of an open journal. Unless the ledger is damaged, acknowledged entries may not be on

@@ -49,9 +49,7 @@ mod tests {
     fn is_foreign(uri: &str, headers: &[(&str, &str)]) -> bool {
         let request = headers
             .iter()
-            .fold(Request::post(uri), |request, (name, value)| {
-                request.header(*name, *value)
-            });
+            .fold(Request::post(uri), |request, (name, value)| request.header(*name, *value));
         let request = request.body(()).unwrap();
         is_foreign_page(request.uri(), request.headers())
     }
@@ -60,10 +58,7 @@ mod tests {
     fn a_page_is_of_the_origin_that_the_header_names() {
         let host = ("host", "127.0.0.1:8480");
         assert!(!is_foreign("/", &[host]));
-        assert!(!is_foreign(
-            "/",
-            &[host, ("origin", "http://127.0.0.1:8480")]
-        ));
+        assert!(!is_foreign("/", &[host, ("origin", "http://127.0.0.1:8480")]));
         for origin in ["https://evil.example", "null", "", "http://127.0.0.1:80"] {
             assert!(is_foreign("/", &[host, ("origin", origin)]), "{origin}");
             assert!(is_foreign("/", &[("origin", origin)]), "{origin}");

@@ -127,20 +127,14 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let code = StatusCode::from_u16(self.status.code).ok();
-        let retry = self
-            .status
-            .details
-            .as_ref()
-            .and_then(|details| details.retry_after_seconds);
+        let retry = self.status.details.as_ref().and_then(|details| details.retry_after_seconds);
         let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (code, axum::Json(self.to_json())).into_response();
         if let Some(undecided) = self.undecided {
             response.extensions_mut().insert(undecided);
         }
         if let Some(seconds) = retry {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -46,10 +46,7 @@ impl LabelSelector {
         check_length("labelSelector", text)?;
         let parts = split(text)?.into_iter();
         let requirements: Result<_, _> = parts.map(Requirement::parse).collect();
-        Ok(Self {
-            requirements: requirements?,
-            bytes: text.len(),
-        })
+        Ok(Self { requirements: requirements?, bytes: text.len() })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -62,9 +59,7 @@ impl LabelSelector {
     }
 
     pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.requirements
-            .iter()
-            .all(|requirement| requirement.matches(labels))
+        self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 }
 
@@ -75,14 +70,8 @@ impl Requirement {
             (key.trim(), Operator::DoesNotExist)
         } else if let Some((key, set)) = text.split_once('(') {
             let values = set.strip_suffix(')').ok_or_else(|| wrong("found no ')'"))?;
-            let values = values
-                .split(',')
-                .map(|value| value.trim().to_owned())
-                .collect();
-            let (key, operator) = key
-                .trim()
-                .rsplit_once(char::is_whitespace)
-                .unwrap_or_default();
+            let values = values.split(',').map(|value| value.trim().to_owned()).collect();
+            let (key, operator) = key.trim().rsplit_once(char::is_whitespace).unwrap_or_default();
             match operator {
                 "in" => (key.trim(), Operator::In(values)),
                 "notin" => (key.trim(), Operator::NotIn(values)),
@@ -93,24 +82,15 @@ impl Requirement {
         } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
             (key.trim(), Operator::In(vec![value.trim().to_owned()]))
         } else if let Some((key, value)) = text.split_once('>') {
-            let bound = value
-                .trim()
-                .parse()
-                .map_err(|_| wrong("the value must be an integer"))?;
+            let bound = value.trim().parse().map_err(|_| wrong("the value must be an integer"))?;
             (key.trim(), Operator::Greater(bound))
         } else if let Some((key, value)) = text.split_once('<') {
-            let bound = value
-                .trim()
-                .parse()
-                .map_err(|_| wrong("the value must be an integer"))?;
+            let bound = value.trim().parse().map_err(|_| wrong("the value must be an integer"))?;
             (key.trim(), Operator::Less(bound))
         } else {
             (text, Operator::Exists)
         };
-        let requirement = Self {
-            key: key.to_owned(),
-            operator,
-        };
+        let requirement = Self { key: key.to_owned(), operator };
         match requirement.complaint() {
             Some(complaint) => Err(wrong(&complaint)),
             None => Ok(requirement),
@@ -161,15 +141,13 @@ pub(crate) fn check_length(name: &str, selector: &str) -> Result<(), String> {
             _ => {}
         }
     }
-    let bounds = [
-        (requirements, REQUIREMENTS_MAX, "requirements"),
-        (values, VALUES_MAX, "values in sets"),
-    ];
+    let bounds =
+        [(requirements, REQUIREMENTS_MAX, "requirements"), (values, VALUES_MAX, "values in sets")];
     match bounds.into_iter().find(|(count, most, _)| count > most) {
         None => Ok(()),
-        Some((count, most, what)) => Err(format!(
-            "{name} has {count} {what}: at most {most} are allowed"
-        )),
+        Some((count, most, what)) => {
+            Err(format!("{name} has {count} {what}: at most {most} are allowed"))
+        }
     }
 }
 
@@ -181,9 +159,7 @@ fn split(text: &str) -> Result<Vec<&str>, String> {
             '(' if !inside => inside = true,
             ')' if inside => inside = false,
             '(' | ')' => {
-                return Err(format!(
-                    "unable to parse requirement: found {character:?} at {place}"
-                ));
+                return Err(format!("unable to parse requirement: found {character:?} at {place}"));
             }
             ',' if !inside => {
                 parts.push(text[begin..place].trim());
@@ -205,14 +181,8 @@ mod tests {
         let labels = |count| vec!["!a"; count].join(",");
         let values = |count| format!("a notin ({})", vec!["x"; count].join(","));
         for (text, wrong) in [
-            (
-                labels(101),
-                "labelSelector has 101 requirements: at most 100 are allowed",
-            ),
-            (
-                values(1001),
-                "labelSelector has 1001 values in sets: at most 1000 are allowed",
-            ),
+            (labels(101), "labelSelector has 101 requirements: at most 100 are allowed"),
+            (values(1001), "labelSelector has 1001 values in sets: at most 1000 are allowed"),
         ] {
             assert_eq!(LabelSelector::parse(&text).unwrap_err(), wrong);
         }
@@ -224,10 +194,8 @@ mod tests {
 
     #[test]
     fn labels_are_selected_as_kubernetes_selects_them() {
-        let labels = BTreeMap::from([
-            ("a".to_owned(), "b".to_owned()),
-            ("n".to_owned(), "3".to_owned()),
-        ]);
+        let labels =
+            BTreeMap::from([("a".to_owned(), "b".to_owned()), ("n".to_owned(), "3".to_owned())]);
         let matches = |text: &str| LabelSelector::parse(text).unwrap().matches(&labels);
         for text in [
             "",

@@ -28,15 +28,8 @@ impl LogLimiter {
     /// A limiter that lets this many lines per second pass.
     #[must_use]
     pub(crate) const fn new(lines: u32) -> Self {
-        let passed = Window {
-            since: None,
-            lines: 0,
-            held_back: 0,
-        };
-        Self {
-            lines,
-            passed: Mutex::new(passed),
-        }
+        let passed = Window { since: None, lines: 0, held_back: 0 };
+        Self { lines, passed: Mutex::new(passed) }
     }
 
     /// Whether a line may be logged now; if so, how many were held back since the last one.

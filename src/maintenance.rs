@@ -68,20 +68,13 @@ impl Maintenance {
     /// Maintenance for this ledger.
     #[must_use]
     pub(crate) const fn new(ledger: Ledger, reader: FileReader, config: Arc<Config>) -> Self {
-        Self {
-            ledger,
-            reader,
-            config,
-        }
+        Self { ledger, reader, config }
     }
 
     /// Runs until `stop`: stores snapshots, compacts, and updates metrics.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let mut last = Snapshotted {
-            sequence: self.newest_snapshot(),
-            at: Instant::now(),
-            failed: None,
-        };
+        let mut last =
+            Snapshotted { sequence: self.newest_snapshot(), at: Instant::now(), failed: None };
         let mut compacted = Instant::now();
         let mut was_low = false;
         let mut ticks = tokio::time::interval(TICK);
@@ -100,11 +93,7 @@ impl Maintenance {
             if !is_low && last.is_outdated(Instant::now(), durable, &self.config.snapshot) {
                 match self.snapshot().await {
                     Ok(sequence) => {
-                        last = Snapshotted {
-                            sequence,
-                            at: Instant::now(),
-                            failed: None,
-                        };
+                        last = Snapshotted { sequence, at: Instant::now(), failed: None };
                         // Compaction can remove only entries that a snapshot covers.
                         compaction_due = true;
                     }
@@ -167,12 +156,7 @@ impl Maintenance {
     async fn compact(&self) {
         let retention = Retention {
             max_age: self.config.retention.max_age.map(config::Period::span),
-            max_bytes: self
-                .config
-                .retention
-                .max_bytes
-                .as_ref()
-                .map(|size| size.bytes()),
+            max_bytes: self.config.retention.max_bytes.as_ref().map(|size| size.bytes()),
         };
         if retention == Retention::default() {
             return;
@@ -270,10 +254,7 @@ impl Snapshotted {
     fn is_outdated(&self, now: Instant, durable: u64, rules: &config::Snapshot) -> bool {
         let since = |then: Instant| now.saturating_duration_since(then);
         // The cause of a failure is likely to persist for a while.
-        if self
-            .failed
-            .is_some_and(|failed| since(failed) < SNAPSHOT_RETRY)
-        {
+        if self.failed.is_some_and(|failed| since(failed) < SNAPSHOT_RETRY) {
             return false;
         }
         let new_entries = durable.saturating_sub(self.sequence);
@@ -288,15 +269,13 @@ async fn behind_requests<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<T> {
     let (done, result) = tokio::sync::oneshot::channel();
-    std::thread::Builder::new()
-        .name("maintenance".to_owned())
-        .spawn(move || {
-            // On other systems this would lower the priority of the whole process.
-            if cfg!(target_os = "linux") {
-                let _ = rustix::process::nice(STEP_BACK);
-            }
-            let _ = done.send(run());
-        })?;
+    std::thread::Builder::new().name("maintenance".to_owned()).spawn(move || {
+        // On other systems this would lower the priority of the whole process.
+        if cfg!(target_os = "linux") {
+            let _ = rustix::process::nice(STEP_BACK);
+        }
+        let _ = done.send(run());
+    })?;
     result.await.map_err(std::io::Error::other)
 }
 
@@ -319,17 +298,9 @@ impl QuotaSource for Quotas {
                 let figures = quota.figures();
                 let bound = figures.iter().filter_map(|figure| {
                     let room = room.get(&figure.resource)?;
-                    Some((
-                        &room.figure.figure,
-                        room.figure.guaranteed_to_others.to_f64(),
-                    ))
+                    Some((&room.figure.figure, room.figure.guaranteed_to_others.to_f64()))
                 });
-                visitor(
-                    quota.record(),
-                    quota.owner(),
-                    &figures,
-                    largest_share(bound),
-                );
+                visitor(quota.record(), quota.owner(), &figures, largest_share(bound));
             }
             after = namespace.to_string();
         }
@@ -341,10 +312,7 @@ impl QuotaSource for Quotas {
             let limits = self.0.peek(|state| state.limits_view(&namespace));
             let views: Vec<LimitView> = limits.views().collect();
             let figures = room(&views).into_iter().map(|(resource, room)| {
-                let GroupFigure {
-                    figure,
-                    guaranteed_to_others,
-                } = room.figure;
+                let GroupFigure { figure, guaranteed_to_others } = room.figure;
                 let others = guaranteed_to_others.to_f64();
                 RoomFigure {
                     resource: resource.clone(),
@@ -428,11 +396,7 @@ mod tests {
     fn a_snapshot_is_due_after_enough_entries_or_time() {
         let rules = config::Config::default().snapshot;
         let at = Instant::now();
-        let last = Snapshotted {
-            sequence: 100,
-            at,
-            failed: None,
-        };
+        let last = Snapshotted { sequence: 100, at, failed: None };
         let (many, long) = (rules.every_entries.get(), rules.every.get());
         assert!(!last.is_outdated(at, 99 + many, &rules));
         assert!(last.is_outdated(at, 100 + many, &rules));
@@ -444,11 +408,7 @@ mod tests {
     fn a_snapshot_that_failed_is_not_tried_again_at_every_tick() {
         let rules = config::Config::default().snapshot;
         let at = Instant::now();
-        let last = Snapshotted {
-            sequence: 100,
-            at,
-            failed: Some(at),
-        };
+        let last = Snapshotted { sequence: 100, at, failed: Some(at) };
         let due = 100 + rules.every_entries.get();
         assert!(!last.is_outdated(at + TICK, due, &rules));
         assert!(!last.is_outdated(at + SNAPSHOT_RETRY - TICK, due, &rules));

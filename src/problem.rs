@@ -122,10 +122,8 @@ impl Problem {
     #[must_use]
     pub fn invalid(causes: Vec<FieldProblem>) -> Self {
         let causes = truncate_causes(causes);
-        let said: Vec<_> = causes
-            .iter()
-            .map(|cause| format!("{}: {}", cause.field, cause.message))
-            .collect();
+        let said: Vec<_> =
+            causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
         let mut problem = Self::new(Reason::Invalid, said.join("; "));
         problem.0.wire.errors = causes;
         problem
@@ -135,10 +133,7 @@ impl Problem {
     #[must_use]
     pub(crate) fn internal(error: &dyn std::fmt::Display) -> Self {
         log_failure(error, "request failed");
-        Self::new(
-            Reason::Internal,
-            "the request could not be handled; the log says why",
-        )
+        Self::new(Reason::Internal, "the request could not be handled; the log says why")
     }
 
     /// The same problem, about one item of a batch.
@@ -149,10 +144,7 @@ impl Problem {
     }
 
     /// The same problem, with the position of the ledger at the decision.
-    #[expect(
-        clippy::wrong_self_convention,
-        reason = "it is named as the field of the response"
-    )]
+    #[expect(clippy::wrong_self_convention, reason = "it is named as the field of the response")]
     #[must_use]
     pub fn as_of(mut self, Head { sequence, time }: Head) -> Self {
         self.0.wire.as_of = Some(AsOf { sequence, time });
@@ -203,10 +195,7 @@ impl Problem {
     /// The number of amounts in the problem.
     pub(crate) fn amounts(&self) -> usize {
         let quotas = self.quotas().unwrap_or_default();
-        1 + quotas
-            .iter()
-            .map(|quota| 1 + quota.resources.len())
-            .sum::<usize>()
+        1 + quotas.iter().map(|quota| 1 + quota.resources.len()).sum::<usize>()
     }
 
     /// Leaves out the checked quotas, which take most of the memory of a denial.
@@ -323,13 +312,8 @@ impl IntoResponse for Problem {
         if let Some(undecided) = undecided {
             response.extensions_mut().insert(undecided);
         }
-        if matches!(
-            status,
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
-        ) {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

@@ -64,10 +64,6 @@ mod tests {
         }
         let (_, problems) = docs.split_once("## Problems").unwrap();
         let items = problems.lines().filter(|line| line.starts_with("- `"));
-        assert_eq!(
-            items.count(),
-            Reason::ALL.len(),
-            "docs/api.md has a reason that is none"
-        );
+        assert_eq!(items.count(), Reason::ALL.len(), "docs/api.md has a reason that is none");
     }
 }

@@ -31,14 +31,8 @@ pub struct Recovered {
 pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay::Error> {
     let directory = Path::new(&config.data_dir);
     let started = Instant::now();
-    let replay::Recovered {
-        state,
-        journal,
-        reader,
-        recovery,
-        loaded,
-        unusable,
-    } = open(&options(config, throttle), directory)?;
+    let replay::Recovered { state, journal, reader, recovery, loaded, unusable } =
+        open(&options(config, throttle), directory)?;
     for repaired in &recovery.repaired {
         tracing::warn!(repaired, "repaired the ledger after an unclean stop");
     }
@@ -65,12 +59,7 @@ pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay:
         duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         "recovered"
     );
-    Ok(Recovered {
-        state,
-        journal,
-        reader,
-        durable,
-    })
+    Ok(Recovered { state, journal, reader, durable })
 }
 
 /// On a full disk, removes the ballast and tries again.
@@ -78,14 +67,7 @@ fn open(
     options: &quota_journal::Options,
     directory: &Path,
 ) -> Result<replay::Recovered, replay::Error> {
-    let open = || {
-        replay::recover(
-            Arc::new(RealDisk),
-            directory,
-            options.clone(),
-            report_progress,
-        )
-    };
+    let open = || replay::recover(Arc::new(RealDisk), directory, options.clone(), report_progress);
     match open() {
         Err(replay::Error::Journal(error)) if error.is_disk_full() => {
             match disk_space::release_ballast(directory) {

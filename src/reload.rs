@@ -71,10 +71,7 @@ mod tests {
     use super::*;
 
     /// The result of each read of a file, and the applied contents.
-    struct Written(
-        VecDeque<Option<&'static str>>,
-        Arc<Mutex<Vec<&'static str>>>,
-    );
+    struct Written(VecDeque<Option<&'static str>>, Arc<Mutex<Vec<&'static str>>>);
 
     impl Followed for Written {
         type Content = &'static str;

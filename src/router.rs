@@ -254,20 +254,13 @@ impl Endpoint {
     }
 
     fn begin(&self, request: Request, peer: &Peer) -> Result<PendingResponse, Box<Response>> {
-        let Shared {
-            access,
-            answer,
-            rules,
-            ..
-        } = &*self.0;
+        let Shared { access, answer, rules, .. } = &*self.0;
         let (mut parts, body) = request.into_parts();
         let mut admitted = None;
         match &rules.authenticator {
             Some(authenticator) if *access != Access::Public && self.is_guarded() => {
                 let is_of_path = matches!(access, Access::Role(_, Scope::Path));
-                let names = is_of_path
-                    .then(|| path_parameters(&mut parts).ok())
-                    .flatten();
+                let names = is_of_path.then(|| path_parameters(&mut parts).ok()).flatten();
                 let mut names = names.iter().flatten();
                 let namespace = names.find_map(|(key, name)| (key == "namespace").then_some(name));
                 let caller = authenticator.admit(*access, namespace, peer, &mut parts)?;
@@ -301,12 +294,7 @@ impl Endpoint {
             Some(cluster) => cluster.answer(&route.spec, request, &route.handle),
             None => (route.handle)(request, ()),
         };
-        Ok(PendingResponse {
-            answering,
-            admitted,
-            principal,
-            retry_after: self.retry_after(),
-        })
+        Ok(PendingResponse { answering, admitted, principal, retry_after: self.retry_after() })
     }
 
     /// Whether the router's authenticator is responsible for this path.

@@ -25,10 +25,7 @@ pub fn main() -> Exit {
 }
 
 pub(crate) fn telemetry(config: &Config) -> Telemetry<'_> {
-    Telemetry {
-        log: &config.log,
-        traces: Some(&config.traces),
-    }
+    Telemetry { log: &config.log, traces: Some(&config.traces) }
 }
 
 /// Serves until a stop signal. `ready` is called with the address of the API once it serves.

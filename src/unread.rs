@@ -39,19 +39,12 @@ pub(crate) fn in_plain_words(error: &dyn fmt::Display) -> String {
             },
             "expected" => {
                 let mut ahead = words.clone();
-                let kind = ahead
-                    .by_ref()
-                    .take(3)
-                    .find(|word| ["struct", "enum"].contains(word));
+                let kind = ahead.by_ref().take(3).find(|word| ["struct", "enum"].contains(word));
                 if let Some(kind) = kind {
                     // The name of the type.
                     ahead.next();
                     words = ahead;
-                    plain.push(if kind == "struct" {
-                        "an object"
-                    } else {
-                        "another value"
-                    });
+                    plain.push(if kind == "struct" { "an object" } else { "another value" });
                     if words.peek() == Some(&"with") {
                         words.by_ref().take(3).for_each(drop);
                     }
@@ -113,10 +106,7 @@ mod tests {
     #[test]
     fn errors_of_serde_name_no_types_of_this_program() {
         for (text, plain) in [
-            (
-                "5",
-                "invalid type: integer `5`, expected an object at line 1 column 1",
-            ),
+            ("5", "invalid type: integer `5`, expected an object at line 1 column 1"),
             (
                 r#"{"limit": "x"}"#,
                 "invalid type: string \"x\", expected a whole number from 0 at line 1 column 13",
@@ -125,10 +115,7 @@ mod tests {
                 r#"{"limit": {}}"#,
                 "invalid type: object, expected a whole number from 0 at line 1 column 10",
             ),
-            (
-                r#"{"deep": 1}"#,
-                "invalid type: integer `1`, expected an object at line 1 column 10",
-            ),
+            (r#"{"deep": 1}"#, "invalid type: integer `1`, expected an object at line 1 column 10"),
             (
                 r#"{"pair": ["x", 1]}"#,
                 "invalid type: string \"x\", expected a whole number at line 1 column 13",
@@ -138,10 +125,7 @@ mod tests {
                 "invalid type: string \"x\", expected a number at line 1 column 16",
             ),
             (r#"{"choice": 1}"#, "expected value at line 1 column 12"),
-            (
-                r#"{"choice": "Two"}"#,
-                "unknown variant `Two`, expected `One` at line 1 column 16",
-            ),
+            (r#"{"choice": "Two"}"#, "unknown variant `Two`, expected `One` at line 1 column 16"),
             ("{", "EOF while parsing an object at line 1 column 1"),
         ] {
             let error = serde_json::from_str::<Inner>(text).unwrap_err();

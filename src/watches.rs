@@ -21,10 +21,7 @@ pub struct WatchLimits {
 impl From<usize> for WatchLimits {
     /// Only a total limit, for any principal.
     fn from(all: usize) -> Self {
-        Self {
-            all,
-            of_principal: all,
-        }
+        Self { all, of_principal: all }
     }
 }
 
@@ -58,11 +55,7 @@ impl Watches {
     /// A set of this many slots.
     #[must_use]
     pub fn new(most: WatchLimits) -> Arc<Self> {
-        Arc::new(Self {
-            most,
-            all: Arc::new(Semaphore::new(most.all)),
-            open: Mutex::default(),
-        })
+        Arc::new(Self { most, all: Arc::new(Semaphore::new(most.all)), open: Mutex::default() })
     }
 
     /// Takes a slot for a caller.
@@ -87,11 +80,7 @@ impl Watches {
         }
         *mine += 1;
         drop(open);
-        Ok(Slot {
-            watches: self.clone(),
-            principal,
-            _one_of_all: one_of_all,
-        })
+        Ok(Slot { watches: self.clone(), principal, _one_of_all: one_of_all })
     }
 }
 
@@ -113,19 +102,11 @@ mod tests {
 
     #[test]
     fn one_principal_does_not_take_all_slots() {
-        let watches = Watches::new(WatchLimits {
-            all: 4,
-            of_principal: 2,
-        });
+        let watches = Watches::new(WatchLimits { all: 4, of_principal: 2 });
         let [a, b] = ["a", "b"].map(Actor::named);
         let open = |actor| watches.open(actor).map_err(|full| full.to_string());
         let of_a = [open(&a).unwrap(), open(&a).unwrap()];
-        assert!(
-            open(&a)
-                .err()
-                .unwrap()
-                .starts_with("2 watches of this principal")
-        );
+        assert!(open(&a).err().unwrap().starts_with("2 watches of this principal"));
         let of_b = open(&b).unwrap();
         drop(of_a);
         assert_eq!(watches.open.lock().len(), 1);

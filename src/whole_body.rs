@@ -69,9 +69,7 @@ impl Broken {
             return Err(self.into());
         }
         let failed = [Ok(Bytes::from(self.begin)), Err(self.error)];
-        Ok(Body::from_stream(
-            iter(failed).chain(self.rest.into_data_stream()),
-        ))
+        Ok(Body::from_stream(iter(failed).chain(self.rest.into_data_stream())))
     }
 }
 
@@ -100,11 +98,7 @@ pub(crate) async fn whole_or_broken(mut body: Body) -> Result<Bytes, Broken> {
         let piece = match frame {
             Ok(frame) => frame.into_data().unwrap_or_default(),
             Err(error) => {
-                return Err(Broken {
-                    begin: all,
-                    error,
-                    rest: body,
-                });
+                return Err(Broken { begin: all, error, rest: body });
             }
         };
         if is_first && body.is_end_stream() {

@@ -94,19 +94,12 @@ fn run_file<C: vectors::Line>(
     let Some(cases) = vectors::read(name) else {
         // Ours are all there; another folder may have some of the files only.
         let is_missed = vectors::are_ours();
-        println!(
-            "{name}: {}, there is no such file",
-            if is_missed { "failed" } else { "skipped" }
-        );
+        println!("{name}: {}, there is no such file", if is_missed { "failed" } else { "skipped" });
         *failed += usize::from(is_missed);
         return;
     };
     let result = vectors::run_file(&cases, run);
-    println!(
-        "{name}: {} passed, {} failed",
-        result.passed,
-        result.failures.len()
-    );
+    println!("{name}: {} passed, {} failed", result.passed, result.failures.len());
     for (id, reason) in &result.failures {
         println!("  {id}: {reason}");
     }

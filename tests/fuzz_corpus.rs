@@ -24,10 +24,7 @@ impl Drop for Running<'_> {
 }
 
 fn replay(name: &str) {
-    let (_, run) = fuzz::TARGETS
-        .iter()
-        .find(|(target, _)| *target == name)
-        .unwrap();
+    let (_, run) = fuzz::TARGETS.iter().find(|(target, _)| *target == name).unwrap();
     let mut count = 0;
     for input in inputs(name) {
         let _running = Running(&input.0);
@@ -38,13 +35,9 @@ fn replay(name: &str) {
 }
 
 fn inputs(name: &str) -> impl Iterator<Item = (std::path::PathBuf, Vec<u8>)> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(name);
-    let mut paths: Vec<_> = fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
+    let mut paths: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| {
         let bytes = fs::read(&path).unwrap();

@@ -13,10 +13,7 @@ fn every_test_that_is_named_exists() {
     for (file, function) in named {
         let path = root.join(format!("{file}.rs"));
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}.rs: {error}"));
-        assert!(
-            text.contains(&format!("fn {function}(")),
-            "{file}.rs has no {function}"
-        );
+        assert!(text.contains(&format!("fn {function}(")), "{file}.rs has no {function}");
         count += 1;
     }
     assert!(count > 40, "only {count} tests are named");

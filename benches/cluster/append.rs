@@ -25,18 +25,14 @@ pub fn measure(
     (warmup, seconds): (Duration, f64),
 ) -> Vec<Measured> {
     let servers = Cluster::start_durable(directory.join("servers"), "", true);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let names = Names::new(&"alone".parse().expect("a name"), 0);
         let any = context(&servers, 0).await;
         let created = any.create_stream(stream::config(&names, NODES)).await;
         created.expect("the servers make a stream");
-        let leader = servers
-            .leader_of(&names.stream)
-            .expect("the stream has a leader");
+        let leader = servers.leader_of(&names.stream).expect("the stream has a leader");
         let context = context(&servers, leader).await;
         let (mut sequence, mut measured) = (0, Vec::new());
         for message in messages {
@@ -62,11 +58,7 @@ pub fn measure(
             }
             took.sort_by(f64::total_cmp);
             let at = |part: usize| took.get(took.len() * part / 100).copied().unwrap_or(0.0);
-            measured.push(Measured {
-                rate: took.len() as f64 / seconds,
-                p50: at(50),
-                p99: at(99),
-            });
+            measured.push(Measured { rate: took.len() as f64 / seconds, p50: at(50), p99: at(99) });
         }
         measured
     })
@@ -74,8 +66,6 @@ pub fn measure(
 
 async fn context(servers: &Cluster, node: usize) -> jetstream::Context {
     let address = format!("nats://{}", servers.address(node));
-    let client = async_nats::connect(address)
-        .await
-        .expect("a server listens");
+    let client = async_nats::connect(address).await.expect("a server listens");
     jetstream::new(client)
 }

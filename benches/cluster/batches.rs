@@ -30,10 +30,8 @@ pub struct Log {
 
 impl Log {
     pub fn of(servers: &Cluster) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let url = format!("nats://{}", servers.address(0));
         let client = runtime.block_on(async_nats::connect(url));
         Self {
@@ -45,9 +43,7 @@ impl Log {
 
     /// The sequence of the last message.
     pub fn last(&self) -> u64 {
-        let found = self
-            .runtime
-            .block_on(stream::look(&self.client, &self.names));
+        let found = self.runtime.block_on(stream::look(&self.client, &self.names));
         found.expect("the stream is there").last
     }
 
@@ -75,10 +71,6 @@ impl Log {
         found.sort_by_key(|(grants, _)| *grants);
         let median = found[found.len() / 2].0;
         let (most, fullest) = found.pop().expect("something was granted");
-        Batches {
-            median,
-            most,
-            fullest,
-        }
+        Batches { median, most, fullest }
     }
 }

@@ -68,35 +68,18 @@ pub fn start(directory: &Path) -> Etcds {
         assert!(Instant::now() < deadline, "a member leads");
         thread::sleep(Duration::from_millis(20));
     };
-    Etcds {
-        leader,
-        _members: members,
-    }
+    Etcds { leader, _members: members }
 }
 
 fn member(directory: &Path, at: usize, (clients, peers): (u16, u16), all: &str) -> Process {
     let home = directory.join(format!("e{at}"));
     std::fs::create_dir_all(&home).expect("there is room");
-    let (client, peer) = (
-        format!("http://127.0.0.1:{clients}"),
-        format!("http://127.0.0.1:{peers}"),
-    );
+    let (client, peer) =
+        (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
     let mut command = Command::new("etcd");
-    command
-        .args(["--name", &format!("e{at}"), "--data-dir"])
-        .arg(home.join("data"));
-    command.args([
-        "--listen-client-urls",
-        &client,
-        "--advertise-client-urls",
-        &client,
-    ]);
-    command.args([
-        "--listen-peer-urls",
-        &peer,
-        "--initial-advertise-peer-urls",
-        &peer,
-    ]);
+    command.args(["--name", &format!("e{at}"), "--data-dir"]).arg(home.join("data"));
+    command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+    command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
     command.args([
         "--initial-cluster",
         all,
@@ -129,10 +112,7 @@ pub struct PutTalk {
 
 impl PutTalk {
     pub fn new(connection: usize) -> Self {
-        Self {
-            connection,
-            number: 0,
-        }
+        Self { connection, number: 0 }
     }
 }
 

@@ -30,10 +30,8 @@ fn main() {
     if !support::is_wanted() {
         return;
     }
-    let (rounds, seconds) = (
-        support::setting("BENCH_ROUNDS", 3),
-        support::setting("BENCH_SECONDS", 4.0),
-    );
+    let (rounds, seconds) =
+        (support::setting("BENCH_ROUNDS", 3), support::setting("BENCH_SECONDS", 4.0));
     let directory = support::directory();
     let (mut runs, mut sent, mut syncs) = (Runs::default(), Sent::new(), Vec::new());
     for round in 1..=rounds {
@@ -48,10 +46,7 @@ fn main() {
     }
     let home = tempfile::tempdir_in(directory.path()).expect("there is room");
     let outages = outages::measure(home.path(), support::setting("BENCH_OUTAGES", 20));
-    let floor = Floor {
-        sent,
-        sync_us: measured::median(&mut syncs),
-    };
+    let floor = Floor { sent, sync_us: measured::median(&mut syncs) };
     let text = report::text(&runs.medians(), &floor, &outages, (rounds, seconds));
     support::document::replace("cluster", &text);
     println!("{text}");

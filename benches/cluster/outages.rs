@@ -57,10 +57,7 @@ impl Fault {
     }
 
     pub const fn is_of_server(self) -> bool {
-        matches!(
-            self,
-            Self::KillStreamLeader | Self::StopStreamLeader | Self::CutStreamLeader
-        )
+        matches!(self, Self::KillStreamLeader | Self::StopStreamLeader | Self::CutStreamLeader)
     }
 }
 
@@ -121,10 +118,7 @@ fn reserve(client: usize, apis: &[String], grants: &Grants, is_over: &AtomicBool
         });
         match agent.post(path).send_json(body) {
             Ok(answer) if answer.status().is_success() => {
-                grants
-                    .lock()
-                    .expect("no client panics")
-                    .push(Instant::now());
+                grants.lock().expect("no client panics").push(Instant::now());
                 number += 1;
                 thread::sleep(REST);
             }
@@ -166,10 +160,7 @@ fn outage(cluster: &mut Nodes, fault: Fault, grants: &Grants) -> Duration {
     }
     let deadline = Instant::now() + PATIENCE;
     let is_replaced = || match fault.is_of_server() {
-        true => cluster
-            .servers
-            .leader_of(LOG)
-            .is_some_and(|now| now != stream_leader),
+        true => cluster.servers.leader_of(LOG).is_some_and(|now| now != stream_leader),
         false => cluster.leads().is_some_and(|now| now != leader),
     };
     while !is_replaced() {

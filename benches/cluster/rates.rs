@@ -55,13 +55,7 @@ const READ: &str = "/v1/namespaces/read/quotas/all";
 
 impl System {
     pub fn all() -> Vec<Self> {
-        let all = [
-            Self::Single,
-            Self::Leader,
-            Self::Follower,
-            Self::Append,
-            Self::Etcd,
-        ];
+        let all = [Self::Single, Self::Leader, Self::Follower, Self::Append, Self::Etcd];
         let is_there = |system: &Self| *system != Self::Etcd || etcd::is_installed();
         all.into_iter().filter(is_there).collect()
     }
@@ -110,10 +104,7 @@ pub fn measure(
             of_node(&server.api, seconds, grants)
         }
         System::Leader | System::Follower => {
-            let setup = Setup {
-                is_direct: true,
-                ..Setup::default()
-            };
+            let setup = Setup { is_direct: true, ..Setup::default() };
             let cluster = Nodes::start(directory, setup);
             let leader = cluster.leader();
             let node = match system {
@@ -150,9 +141,7 @@ pub fn measure(
                     quota_bench::load::run(&plan, &CancellationToken::new(), etcd::PutTalk::new);
                 Measured::of(&tally.expect("it accepts connections"), seconds)
             };
-            CONNECTIONS
-                .map(|connections| (Case::Grants(connections), of(connections)))
-                .to_vec()
+            CONNECTIONS.map(|connections| (Case::Grants(connections), of(connections))).to_vec()
         }
     }
 }
@@ -168,9 +157,7 @@ fn of_node(
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all", "namespace": "read"},
         "spec": {"hard": {"pods": "10"}}
     });
-    let set = agent(PATIENCE)
-        .put(format!("{api}{READ}"))
-        .send_json(manifest);
+    let set = agent(PATIENCE).put(format!("{api}{READ}")).send_json(manifest);
     let set = set.expect("the node answers");
     assert_eq!(set.status(), 201, "the quota that is read is set");
     let reads = (Case::Reads, reads(&[api], seconds));
@@ -186,10 +173,7 @@ fn grants(api: &str, connections: usize, seconds: f64) -> Measured {
         ("--warmup", milliseconds(WARMUP.as_secs_f64())),
         ("--threads", "1".to_owned()),
     ];
-    load_daemon(
-        api,
-        &arguments.map(|(flag, value)| format!("{flag}={value}")),
-    )
+    load_daemon(api, &arguments.map(|(flag, value)| format!("{flag}={value}")))
 }
 
 /// Reads of all these nodes at once, together.
@@ -214,10 +198,7 @@ fn reads(apis: &[&str], seconds: f64) -> Measured {
         let measured = running.into_iter().map(thread::ScopedJoinHandle::join);
         measured.map(|one| one.expect("it is measured")).collect()
     });
-    Measured {
-        rate: measured.iter().map(|one| one.rate).sum(),
-        ..Measured::median(&measured)
-    }
+    Measured { rate: measured.iter().map(|one| one.rate).sum(), ..Measured::median(&measured) }
 }
 
 fn plan(address: SocketAddr, connections: usize, seconds: f64) -> Plan {

@@ -85,12 +85,7 @@ fn servers(medians: &Medians, floor: &Floor) -> String {
             case.name(),
             format!("{} ({})", batches.most, batches.median),
             whole(batches.fullest.len() as f64),
-            format!(
-                "{}, {} / {}",
-                whole(append.rate),
-                ms(append.p50),
-                ms(append.p99)
-            ),
+            format!("{}, {} / {}", whole(append.rate), ms(append.p50), ms(append.p99)),
             whole(most),
             ratio(most, single),
             whole(in_turn),
@@ -156,16 +151,8 @@ fn targets(medians: &Medians, outages: &Outages) -> String {
     ]);
     let append = of(lone, System::Append).p50;
     for (what, of, beside) in [
-        (
-            "p50 of an append alone / of a lone grant, one node",
-            append,
-            single,
-        ),
-        (
-            "p50 of a lone grant at the leader / of an append alone",
-            ours,
-            append,
-        ),
+        ("p50 of an append alone / of a lone grant, one node", append, single),
+        ("p50 of a lone grant at the leader / of an append alone", ours, append),
     ] {
         let cells = [what, "-", &ratio(of, beside), "-"];
         table.row(cells);
@@ -183,27 +170,11 @@ fn targets(medians: &Medians, outages: &Outages) -> String {
         ]);
     };
     let leader = figures(outages, &of_leader);
-    bound(
-        "without grants, leader lost, p50",
-        2.5,
-        leader.map(|of| of.0),
-    );
-    bound(
-        "without grants, leader lost, longest",
-        4.0,
-        leader.map(|of| of.1),
-    );
+    bound("without grants, leader lost, p50", 2.5, leader.map(|of| of.0));
+    bound("without grants, leader lost, longest", 4.0, leader.map(|of| of.1));
     let server = figures(outages, &of_server);
-    bound(
-        "without grants, the stream's leader lost, longest",
-        10.0,
-        server.map(|of| of.1),
-    );
+    bound("without grants, the stream's leader lost, longest", 10.0, server.map(|of| of.1));
     let hand_over = figures(outages, &[Fault::HandOver]);
-    bound(
-        "without grants, planned handover, longest",
-        0.5,
-        hand_over.map(|of| of.1),
-    );
+    bound("without grants, planned handover, longest", 0.5, hand_over.map(|of| of.1));
     table.text().to_owned()
 }

@@ -15,10 +15,8 @@ const TOLERANCE: f64 = 0.05;
 
 /// Counts all cases, and compares or replaces the baseline.
 pub(super) fn check() -> ExitCode {
-    let counts: Vec<_> = cases::ALL
-        .iter()
-        .map(|(name, times)| (*name, count(name) / times))
-        .collect();
+    let counts: Vec<_> =
+        cases::ALL.iter().map(|(name, times)| (*name, count(name) / times)).collect();
     let compiler = compiler();
     if env::var_os("UPDATE_BASELINE").is_some() {
         fs::write(BASELINE, text(&compiler, &counts)).expect("the baseline can be written");
@@ -56,10 +54,7 @@ fn count(name: &str) -> u64 {
     let mut flag = std::ffi::OsString::from("--callgrind-out-file=");
     flag.push(&out);
     let status = Command::new("valgrind")
-        .args([
-            "--tool=callgrind",
-            "--toggle-collect=*instructions*measured*",
-        ])
+        .args(["--tool=callgrind", "--toggle-collect=*instructions*measured*"])
         .arg(flag)
         .arg(env::current_exe().expect("this program has a name"))
         .env_clear()

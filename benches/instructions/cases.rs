@@ -65,10 +65,7 @@ fn deciding(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::Requester::holder("bench");
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES)
-        .map(request)
-        .map(FingerprintedRequest::from)
-        .collect();
+    let requests: Vec<_> = (0..TIMES).map(request).map(FingerprintedRequest::from).collect();
     measured(&mut || {
         for request in &requests {
             black_box(decide::reserve(&state, now, &by, request, &policy)).expect("there is room");
@@ -82,10 +79,7 @@ fn deciding_together(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::Requester::holder("bench");
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES)
-        .map(newer)
-        .map(FingerprintedRequest::from)
-        .collect();
+    let requests: Vec<_> = (0..TIMES).map(newer).map(FingerprintedRequest::from).collect();
     measured(&mut || {
         for batch in requests.chunks(100) {
             black_box(decide::reserve_all(&state, now, &by, batch, &policy))
@@ -100,27 +94,15 @@ fn granting(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::Requester::holder("bench");
     let actor = Actor::named("bench");
-    let requests: Vec<_> = (0..TIMES)
-        .map(newer)
-        .map(FingerprintedRequest::from)
-        .collect();
+    let requests: Vec<_> = (0..TIMES).map(newer).map(FingerprintedRequest::from).collect();
     let mut open = OpenBatch::default();
     let mut transaction = WriteTransaction::new(&mut state, &mut open, Timestamp::EPOCH);
     measured(&mut || {
         for request in &requests {
-            let reserved = decide::reserve(
-                transaction.state(),
-                transaction.now(),
-                &by,
-                request,
-                &policy,
-            );
+            let reserved =
+                decide::reserve(transaction.state(), transaction.now(), &by, request, &policy);
             transaction.record(&actor, reserved.expect("there is room").events);
-            black_box(
-                transaction
-                    .state()
-                    .reservation_status(&request.namespace, &request.uid),
-            );
+            black_box(transaction.state().reservation_status(&request.namespace, &request.uid));
         }
     });
 }
@@ -193,8 +175,7 @@ fn plain_event(number: u64) -> Bytes {
 fn pods() -> Vec<Bytes> {
     let is_pod = |line: &&str| line.contains(r#""object":{"kind":"Pod","#);
     let pods = RECORDING.lines().filter(is_pod);
-    pods.map(|line| Bytes::from_static(line.as_bytes()))
-        .collect()
+    pods.map(|line| Bytes::from_static(line.as_bytes())).collect()
 }
 
 fn reading(events: &[Bytes], measured: fn(&mut dyn FnMut())) {
@@ -213,12 +194,10 @@ fn observing(measured: fn(&mut dyn FnMut())) {
     let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
     let read = |number| reader.read(plain_event(number), Timestamp::EPOCH);
     let sightings =
-        (0..TIMES)
-            .flat_map(read)
-            .map(|event| match event.expect("it is read").content {
-                Content::Sighting(sighting) => Item::Sighting(sighting),
-                other => panic!("no object: {other:?}"),
-            });
+        (0..TIMES).flat_map(read).map(|event| match event.expect("it is read").content {
+            Content::Sighting(sighting) => Item::Sighting(sighting),
+            other => panic!("no object: {other:?}"),
+        });
     let mut items = Some(sightings.collect());
     let (mut state, mut open) = (fold(&entries()), OpenBatch::default());
     let now = state.head().time;
@@ -268,10 +247,7 @@ fn reserved() -> State {
 
 /// A request for the same name by another uid.
 fn newer(number: u64) -> Request {
-    Request {
-        uid: uid(1 << 42 | number),
-        ..request(number)
-    }
+    Request { uid: uid(1 << 42 | number), ..request(number) }
 }
 
 fn request(number: u64) -> Request {

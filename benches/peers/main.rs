@@ -31,10 +31,7 @@ fn main() {
     let cases = Case::chosen(&support::setting("BENCH_CASES", String::new()));
     let missing = plan::missing(&cases);
     if !missing.is_empty() {
-        eprintln!(
-            "peers: not measured, since there is no {}",
-            missing.join(", no ")
-        );
+        eprintln!("peers: not measured, since there is no {}", missing.join(", no "));
         eprintln!("peers: on Debian: apt-get install redis-server postgresql");
         std::process::exit(1);
     }
@@ -51,11 +48,7 @@ fn main() {
             }
         }
     }
-    let text = report::text(
-        &runs.medians(),
-        support::measured::median(&mut disk),
-        &bench,
-    );
+    let text = report::text(&runs.medians(), support::measured::median(&mut disk), &bench);
     if bench.is_whole() {
         support::document::replace("peers", &text);
     }
@@ -65,7 +58,5 @@ fn main() {
 /// The namespaces that a connection works on: those of all connections together are all of them.
 fn slots(connection: usize, connections: usize, namespaces: usize) -> Vec<usize> {
     let count = namespaces.div_ceil(connections);
-    (0..count)
-        .map(|slot| (connection + slot * connections) % namespaces)
-        .collect()
+    (0..count).map(|slot| (connection + slot * connections) % namespaces).collect()
 }

@@ -36,13 +36,8 @@ pub enum System {
 }
 
 impl System {
-    pub const ALL: [Self; 5] = [
-        Self::Floor,
-        Self::DurableFloor,
-        Self::Quotad,
-        Self::Redis,
-        Self::Postgres,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Floor, Self::DurableFloor, Self::Quotad, Self::Redis, Self::Postgres];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,10 +97,7 @@ impl Case {
         });
         let admitted = [Asked::Admit, Asked::AdmitByTls].into_iter();
         let admitted = admitted.flat_map(|asked| {
-            ADMIT_CONNECTIONS.map(|connections| Self {
-                asked,
-                ..Self::single(SPREAD, connections)
-            })
+            ADMIT_CONNECTIONS.map(|connections| Self { asked, ..Self::single(SPREAD, connections) })
         });
         let batches = [HOT, SPREAD].map(Self::batch);
         single.chain(batches).chain(admitted).collect()
@@ -119,21 +111,11 @@ impl Case {
     }
 
     pub const fn single(namespaces: usize, connections: usize) -> Self {
-        Self {
-            asked: Asked::Reserve,
-            batch: 1,
-            namespaces,
-            connections,
-        }
+        Self { asked: Asked::Reserve, batch: 1, namespaces, connections }
     }
 
     pub const fn batch(namespaces: usize) -> Self {
-        Self {
-            asked: Asked::Reserve,
-            batch: BATCH,
-            namespaces,
-            connections: BATCH_CONNECTIONS,
-        }
+        Self { asked: Asked::Reserve, batch: BATCH, namespaces, connections: BATCH_CONNECTIONS }
     }
 
     pub fn name(self) -> String {
@@ -215,15 +197,9 @@ impl Bench {
     /// Starts a system anew, and measures a case.
     pub fn measure(&self, system: System, case: Case) -> Measured {
         let directory = tempfile::tempdir_in(self.directory.path()).expect("there is room");
-        let seed = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs() << 20);
-        let Case {
-            asked,
-            batch,
-            namespaces,
-            connections,
-        } = case;
+        let seed =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() << 20);
+        let Case { asked, batch, namespaces, connections } = case;
         if asked != Asked::Reserve {
             return self.admit(system, case, directory.path(), seed);
         }
@@ -249,11 +225,7 @@ impl Bench {
             System::Postgres => {
                 let cluster = self.cluster.as_ref().expect("a case needs it");
                 let (_server, address) = cluster.start(directory.path(), namespaces);
-                let statements = Arc::new(Statements {
-                    namespaces,
-                    connections,
-                    seed,
-                });
+                let statements = Arc::new(Statements { namespaces, connections, seed });
                 let talk = |number| statements.talk(number);
                 self.load(address, connections, WARMUP_POSTGRES, talk)
             }
@@ -345,8 +317,6 @@ fn limit(api: &str, namespace: &str) {
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "bench"},
         "spec": {"hard": {"pods": "1P", "requests.cpu": "1P", "requests.memory": "1E"}},
     });
-    let set = ureq::put(&url)
-        .send_json(manifest)
-        .expect("the daemon answers");
+    let set = ureq::put(&url).send_json(manifest).expect("the daemon answers");
     assert_eq!(set.status(), 201, "the quota is set");
 }

@@ -57,13 +57,8 @@ impl Cluster {
         let template = directory.join("template");
         fs::create_dir(&template).expect("a new directory");
         give_away(directory);
-        let arguments = [
-            "--auth=trust",
-            "--username=postgres",
-            "--encoding=UTF8",
-            "--locale=C",
-            "-D",
-        ];
+        let arguments =
+            ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "-D"];
         let mut command = as_user(&programs.join("initdb"));
         command.args(arguments).arg(&template).stdout(Stdio::null());
         let made = command.status().expect("initdb is installed");
@@ -74,29 +69,15 @@ impl Cluster {
     /// Starts a server with this number of namespaces, and nothing else in it.
     pub fn start(&self, directory: &Path, namespaces: usize) -> (Process, SocketAddr) {
         let data = directory.join("postgres");
-        let copied = Command::new("cp")
-            .arg("-a")
-            .arg(&self.template)
-            .arg(&data)
-            .status();
-        assert!(
-            copied.is_ok_and(|status| status.success()),
-            "no room for a copy"
-        );
+        let copied = Command::new("cp").arg("-a").arg(&self.template).arg(&data).status();
+        assert!(copied.is_ok_and(|status| status.success()), "no room for a copy");
         give_away(directory);
         let address = process::loopback(process::free_port());
         let mut command = as_user(&self.programs.join("postgres"));
         command
             .arg("-D")
             .arg(&data)
-            .args([
-                "-p",
-                &address.port().to_string(),
-                "-h",
-                "127.0.0.1",
-                "-k",
-                "",
-            ])
+            .args(["-p", &address.port().to_string(), "-h", "127.0.0.1", "-k", ""])
             .args(["-c", "fsync=on", "-c", "synchronous_commit=on"])
             .args([
                 "-c",
@@ -119,15 +100,7 @@ impl Cluster {
         );
         let mut command = Command::new(self.programs.join("psql"));
         command
-            .args([
-                "-q",
-                "-v",
-                "ON_ERROR_STOP=1",
-                "-h",
-                "127.0.0.1",
-                "-U",
-                "postgres",
-            ])
+            .args(["-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres"])
             .args(["-p", &address.port().to_string()])
             .args(["-c", TABLES, "-c", &quotas, "postgres"]);
         // It accepts connections a little before it answers them.
@@ -150,26 +123,15 @@ fn as_user(program: &Path) -> Command {
     }
     let mut command = Command::new("setpriv");
     command
-        .args([
-            "--reuid=postgres",
-            "--regid=postgres",
-            "--init-groups",
-            "--pdeathsig=KILL",
-        ])
+        .args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--pdeathsig=KILL"])
         .arg(program);
     command
 }
 
 fn give_away(directory: &Path) {
     if rustix::process::geteuid().is_root() {
-        let given = Command::new("chown")
-            .args(["-R", "postgres"])
-            .arg(directory)
-            .status();
-        assert!(
-            given.is_ok_and(|status| status.success()),
-            "there is no user postgres"
-        );
+        let given = Command::new("chown").args(["-R", "postgres"]).arg(directory).status();
+        assert!(given.is_ok_and(|status| status.success()), "there is no user postgres");
     }
 }
 

@@ -27,14 +27,7 @@ pub fn start(directory: &Path) -> (Process, SocketAddr) {
     let mut command = Command::new("redis-server");
     command
         .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
-        .args([
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-            "--save",
-            "",
-        ])
+        .args(["--appendonly", "yes", "--appendfsync", "always", "--save", ""])
         // A rewrite in the middle would be a cost that others do not pay here.
         .args(["--auto-aof-rewrite-percentage", "0", "--dir"])
         .arg(directory);
@@ -83,14 +76,7 @@ impl Scripts {
             ];
             ask(&mut stream, &words)?;
         }
-        Ok(Arc::new(Self {
-            reserve,
-            release,
-            namespaces,
-            connections,
-            pipeline,
-            seed,
-        }))
+        Ok(Arc::new(Self { reserve, release, namespaces, connections, pipeline, seed }))
     }
 
     /// The talk of one connection.
@@ -158,11 +144,7 @@ impl Talk for RedisTalk {
         for (namespace, uid) in &self.held {
             let [quota, held, due] = ["q", "r", "e"].map(|kind| format!("{kind}:{namespace}"));
             let keys = [quota.as_bytes(), held.as_bytes(), due.as_bytes()];
-            let script = if self.releasing {
-                &self.scripts.release
-            } else {
-                &self.scripts.reserve
-            };
+            let script = if self.releasing { &self.scripts.release } else { &self.scripts.reserve };
             let mut words: Vec<&[u8]> = vec![b"EVALSHA", script.as_bytes(), b"3"];
             words.extend(keys);
             words.push(uid);
@@ -171,18 +153,12 @@ impl Talk for RedisTalk {
             }
             command(out, &words);
         }
-        if self.releasing {
-            Kind::Release
-        } else {
-            Kind::Reserve
-        }
+        if self.releasing { Kind::Release } else { Kind::Reserve }
     }
 
     fn hear(&mut self, bytes: &[u8]) -> io::Result<Option<Answer>> {
         if bytes.starts_with(b"-") {
-            return Err(io::Error::other(
-                String::from_utf8_lossy(bytes).into_owned(),
-            ));
+            return Err(io::Error::other(String::from_utf8_lossy(bytes).into_owned()));
         }
         // Each answer is a number of one digit.
         let answers = bytes.chunks_exact(b":1\r\n".len());

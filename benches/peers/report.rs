@@ -45,19 +45,13 @@ fn postgres_version() -> String {
 }
 
 fn rate(medians: &Medians, case: Case, system: System) -> f64 {
-    medians
-        .get(&(case, system))
-        .map_or(0.0, |measured| measured.rate)
+    medians.get(&(case, system)).map_or(0.0, |measured| measured.rate)
 }
 
 fn rates(medians: &Medians, cases: &[Case]) -> String {
-    let others = System::ALL
-        .into_iter()
-        .filter(|system| *system != System::Quotad);
-    let ratios: Vec<_> = others
-        .clone()
-        .map(|system| format!("quotad / {}", system.name()))
-        .collect();
+    let others = System::ALL.into_iter().filter(|system| *system != System::Quotad);
+    let ratios: Vec<_> =
+        others.clone().map(|system| format!("quotad / {}", system.name())).collect();
     let mut header = vec![""];
     header.extend(System::ALL.map(System::name));
     header.extend(ratios.iter().map(String::as_str));
@@ -101,22 +95,12 @@ struct Targets {
 impl Targets {
     fn at_least(&mut self, what: &str, ours: f64, theirs: f64, least: f64) {
         let is_met = ours >= least * theirs;
-        self.table.row([
-            what,
-            &format!("at least {least}"),
-            &ratio(ours, theirs),
-            met(is_met),
-        ]);
+        self.table.row([what, &format!("at least {least}"), &ratio(ours, theirs), met(is_met)]);
     }
 
     fn at_most(&mut self, what: &str, ours: f64, theirs: f64, most: f64) {
         let is_met = ours <= most * theirs;
-        self.table.row([
-            what,
-            &format!("at most {most}"),
-            &ratio(ours, theirs),
-            met(is_met),
-        ]);
+        self.table.row([what, &format!("at most {most}"), &ratio(ours, theirs), met(is_met)]);
     }
 }
 
@@ -125,14 +109,9 @@ const TIGERBEETLE_OF_REDIS: [(usize, f64); 2] =
     [(64, 17_800.0 / 34_900.0), (256, 29_200.0 / 49_800.0)];
 
 fn targets(medians: &Medians, fdatasync_us: f64) -> String {
-    let mut targets = Targets {
-        table: Table::new(&["ratio", "target", "measured", "met"]),
-    };
+    let mut targets = Targets { table: Table::new(&["ratio", "target", "measured", "met"]) };
     let of = |case, system| medians.get(&(case, system)).copied().unwrap_or_default();
-    for connections in CONNECTIONS
-        .into_iter()
-        .filter(|connections| *connections >= 64)
-    {
+    for connections in CONNECTIONS.into_iter().filter(|connections| *connections >= 64) {
         for namespaces in [HOT, SPREAD] {
             let case = Case::single(namespaces, connections);
             let [floor, _, ours, redis, postgres] = System::ALL.map(|system| of(case, system));
@@ -144,10 +123,7 @@ fn targets(medians: &Medians, fdatasync_us: f64) -> String {
             targets.at_least(&about("rate / PostgreSQL"), ours.rate, postgres.rate, times);
         }
     }
-    for connections in CONNECTIONS
-        .into_iter()
-        .filter(|connections| *connections >= 16)
-    {
+    for connections in CONNECTIONS.into_iter().filter(|connections| *connections >= 16) {
         for namespaces in [HOT, SPREAD] {
             let case = Case::single(namespaces, connections);
             let [durable, ours] =

@@ -57,13 +57,7 @@ impl Reviews {
         let head = format!(
             "POST /admit?timeout=10s HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: "
         );
-        Arc::new(Self {
-            head: head.into_bytes(),
-            pieces: pieces(),
-            namespaces,
-            connections,
-            seed,
-        })
+        Arc::new(Self { head: head.into_bytes(), pieces: pieces(), namespaces, connections, seed })
     }
 
     pub fn talk(self: &Arc<Self>, connection: usize) -> ReviewTalk {
@@ -101,9 +95,7 @@ fn pieces() -> Vec<Piece> {
     let mut rest = text.as_str();
     let mut pieces = Vec::new();
     loop {
-        let found = MARKS
-            .iter()
-            .filter_map(|(mark, field)| Some((rest.find(mark)?, mark, *field)));
+        let found = MARKS.iter().filter_map(|(mark, field)| Some((rest.find(mark)?, mark, *field)));
         let Some((at, mark, field)) = found.min_by_key(|(at, ..)| *at) else {
             break;
         };

@@ -72,10 +72,7 @@ impl Certificates {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
-        Tls {
-            address,
-            connector: TlsConnector::from(Arc::new(config)),
-        }
+        Tls { address, connector: TlsConnector::from(Arc::new(config)) }
     }
 
     fn acceptor(&self) -> TlsAcceptor {
@@ -117,10 +114,7 @@ pub struct TlsListener {
 
 impl TlsListener {
     pub fn new(listener: TcpListener, certificates: &Certificates) -> Self {
-        Self {
-            listener,
-            acceptor: certificates.acceptor(),
-        }
+        Self { listener, acceptor: certificates.acceptor() }
     }
 }
 

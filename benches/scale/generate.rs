@@ -124,20 +124,8 @@ pub fn open(directory: &Path) -> (FileJournal, FileReader) {
 fn hards() -> [(&'static str, ResourceList); 4] {
     [
         ("compute", compute()),
-        (
-            "objects",
-            list(&[("count/configmaps", "10M"), ("count/secrets", "10M")]),
-        ),
-        (
-            "storage",
-            list(&[
-                ("requests.storage", "10Pi"),
-                ("persistentvolumeclaims", "10M"),
-            ]),
-        ),
-        (
-            "limits",
-            list(&[("limits.cpu", "10M"), ("limits.memory", "10Pi")]),
-        ),
+        ("objects", list(&[("count/configmaps", "10M"), ("count/secrets", "10M")])),
+        ("storage", list(&[("requests.storage", "10Pi"), ("persistentvolumeclaims", "10M")])),
+        ("limits", list(&[("limits.cpu", "10M"), ("limits.memory", "10Pi")])),
     ]
 }

@@ -67,10 +67,7 @@ impl Groups {
                     created: Timestamp::EPOCH,
                     spec: Spec {
                         selector: serde_json::from_value(selector).unwrap_or_default(),
-                        quota: quota::Spec {
-                            hard: compute(),
-                            ..quota::Spec::default()
-                        },
+                        quota: quota::Spec { hard: compute(), ..quota::Spec::default() },
                         extensions: Extensions {
                             guaranteed: parent
                                 .as_ref()
@@ -114,13 +111,7 @@ fn namespace_observed(name: Name, number: u64, version: u64, team: u64) -> Event
 fn moving() -> impl Iterator<Item = Event> {
     (0..OBJECTS).map(|number| {
         let name = format!("web-{number}");
-        pod(
-            uid(1 << 52 | number),
-            MOVING.into(),
-            name,
-            1,
-            footprint(number),
-        )
+        pod(uid(1 << 52 | number), MOVING.into(), name, 1, footprint(number))
     })
 }
 
@@ -160,15 +151,11 @@ pub fn all(bench: &Bench) -> Vec<Target> {
         live: bench.sized(500_000),
         changes: bench.sized(500_000),
     };
-    let groups = Groups {
-        trees: bench.sized(10_000).div_ceil(PER_TREE),
-    };
+    let groups = Groups { trees: bench.sized(10_000).div_ceil(PER_TREE) };
     let directories = [bench.new_directory(), bench.new_directory()];
     write(directories[0].path(), shape, Some(&groups));
     write(directories[1].path(), shape, None);
-    let daemons = directories
-        .each_ref()
-        .map(|directory| Quotad::start(directory.path(), &[]));
+    let daemons = directories.each_ref().map(|directory| Quotad::start(directory.path(), &[]));
     let namespaces = shape.namespaces.min(1000) as usize;
     let [with, without] = bench.rounds(|| {
         let [with, without] = &daemons;

@@ -33,12 +33,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
     let lines = compare(bench, lines.collect(), 100, |message| {
         for line in message.split(|byte| *byte == b'\n') {
             let event: PlainEvent = serde_json::from_slice(line).expect("an event");
-            black_box((
-                event.event_type,
-                event.namespace,
-                event.resource,
-                event.name,
-            ));
+            black_box((event.event_type, event.namespace, event.resource, event.name));
             black_box((event.uid, event.resource_version, event.usage));
         }
     });
@@ -121,10 +116,7 @@ fn ingest(bench: &Bench, url: &str, total: f64) -> f64 {
     }
     let rate = (total - first) / begin.elapsed().as_secs_f64();
     let consumed = consumed();
-    assert!(
-        (consumed - total).abs() < 0.5,
-        "{consumed} of {total} events"
-    );
+    assert!((consumed - total).abs() < 0.5, "{consumed} of {total} events");
     rate
 }
 
@@ -132,25 +124,14 @@ fn start(directory: &std::path::Path) -> (Process, String) {
     let address = process::loopback(process::free_port());
     let mut command = Command::new("nats-server");
     command
-        .args([
-            "-js",
-            "-a",
-            "127.0.0.1",
-            "-p",
-            &address.port().to_string(),
-            "-sd",
-        ])
+        .args(["-js", "-a", "127.0.0.1", "-p", &address.port().to_string(), "-sd"])
         .arg(directory);
     let server = process::spawn(&mut command, directory, address);
     (server, format!("nats://{address}"))
 }
 
 async fn context(url: &str) -> jetstream::Context {
-    jetstream::new(
-        async_nats::connect(url)
-            .await
-            .expect("it accepts connections"),
-    )
+    jetstream::new(async_nats::connect(url).await.expect("it accepts connections"))
 }
 
 async fn publish(url: &str, messages: Vec<Bytes>) {
@@ -164,9 +145,7 @@ async fn publish(url: &str, messages: Vec<Bytes>) {
     for chunk in messages.chunks(IN_FLIGHT) {
         let mut acks = Vec::with_capacity(chunk.len());
         for message in chunk {
-            let sent = context
-                .publish("quota.objects.bench", message.clone())
-                .await;
+            let sent = context.publish("quota.objects.bench", message.clone()).await;
             acks.push(sent.expect("it is sent"));
         }
         for ack in acks {
@@ -187,10 +166,7 @@ async fn consume(url: &str, count: usize, work: impl Fn(&Bytes)) -> Duration {
         memory_storage: true,
         ..consumer::pull::Config::default()
     };
-    let consumer = stream
-        .create_consumer(config)
-        .await
-        .expect("a new consumer");
+    let consumer = stream.create_consumer(config).await.expect("a new consumer");
     let messages = consumer
         .stream()
         .max_messages_per_batch(2048)

@@ -108,12 +108,7 @@ pub fn start(bench: &Bench) -> Vec<Target> {
 fn memory_per_object(bench: &Bench, what: &'static str, objects: u64) -> Target {
     let empty = memory(bench.new_directory().path());
     let live = bench.sized(objects);
-    let shape = Shape {
-        namespaces: 1000,
-        quotas_per_namespace: 1,
-        live,
-        changes: live,
-    };
+    let shape = Shape { namespaces: 1000, quotas_per_namespace: 1, live, changes: live };
     let directory = bench.new_directory();
     shape.write(directory.path());
     let full = memory(directory.path());

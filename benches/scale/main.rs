@@ -44,12 +44,7 @@ fn main() {
     let mut targets = Vec::new();
     for (name, measure) in subjects.into_iter().filter(|(name, _)| is_chosen(name)) {
         for target in measure(&bench) {
-            eprintln!(
-                "{name}: {}: {} ({})",
-                target.what,
-                target.ratio(),
-                target.detail
-            );
+            eprintln!("{name}: {}: {} ({})", target.what, target.ratio(), target.detail);
             targets.push(target);
         }
     }

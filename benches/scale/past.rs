@@ -72,10 +72,7 @@ impl Month {
     }
 
     const fn period() -> Period {
-        Period {
-            from: BEGIN,
-            to: BEGIN.plus(MONTH),
-        }
+        Period { from: BEGIN, to: BEGIN.plus(MONTH) }
     }
 
     fn entries(self) -> impl Iterator<Item = Entry> {
@@ -113,10 +110,7 @@ impl Month {
         let space = |number| namespace(number, self.namespaces);
         let name = format!("web-5d4f8c7b9-{number:08}");
         let gone = number.checked_sub(self.live);
-        let gone = gone.map(|gone| Event::ObjectDeleted {
-            uid: uid(gone),
-            namespace: space(gone),
-        });
+        let gone = gone.map(|gone| Event::ObjectDeleted { uid: uid(gone), namespace: space(gone) });
         let granted = Reservation {
             uid: uid(number),
             namespace: space(number),
@@ -141,12 +135,10 @@ impl Month {
     /// Limits that refuse a part of all grants: a group over all namespaces, or a quota in each.
     fn group(self) -> Vec<Value> {
         let pods = (self.live * 9 / 10).max(1).to_string();
-        vec![
-            json!({"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota",
+        vec![json!({"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota",
             "metadata": {"name": "all"},
             "spec": {"selector": {"labels": {"matchLabels": {"team": "all"}}},
-                     "quota": {"hard": {"pods": pods, "requests.cpu": "10M", "requests.memory": "10Pi"}}}}),
-        ]
+                     "quota": {"hard": {"pods": pods, "requests.cpu": "10M", "requests.memory": "10Pi"}}}})]
     }
 
     fn quotas(self) -> Vec<Value> {
@@ -318,11 +310,7 @@ fn beside(bench: &Bench, directory: &Path, month: Month) -> Vec<Target> {
             *count += asking.end();
             p99
         });
-        [
-            alone,
-            p99s.next().unwrap_or(0.0),
-            p99s.next().unwrap_or(0.0),
-        ]
+        [alone, p99s.next().unwrap_or(0.0), p99s.next().unwrap_or(0.0)]
     });
     let target = |what, p99, count| Target {
         what,
@@ -336,16 +324,8 @@ fn beside(bench: &Bench, directory: &Path, month: Month) -> Vec<Target> {
         ),
     };
     vec![
-        target(
-            "p99 of others' grants beside reports / alone",
-            reporting,
-            answers[0],
-        ),
-        target(
-            "p99 of others' grants beside simulations / alone",
-            simulating,
-            answers[1],
-        ),
+        target("p99 of others' grants beside reports / alone", reporting, answers[0]),
+        target("p99 of others' grants beside simulations / alone", simulating, answers[1]),
     ]
 }
 
@@ -354,10 +334,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
     let directory = bench.new_directory();
     generate::write(directory.path(), month.entries());
     let (journal, reader) = generate::open(directory.path());
-    let rates = Rates {
-        reader: &reader,
-        entries: month.len() as f64,
-    };
+    let rates = Rates { reader: &reader, entries: month.len() as f64 };
     let (group, quotas) = (month.group(), month.quotas());
     let [plain, report, kinds, identity, one, each] = bench.rounds(|| {
         let figures = [
@@ -389,31 +366,13 @@ pub fn all(bench: &Bench) -> Vec<Target> {
     let mut targets = vec![
         rate("report by namespace / plain replay", report, 0.6),
         rate("report by kind / plain replay", kinds, 0.6),
-        rate(
-            "verifying all decisions again / plain replay",
-            identity,
-            0.3,
-        ),
-        rate(
-            "simulation of a group over all namespaces / plain replay",
-            one,
-            0.3,
-        ),
-        rate(
-            "simulation of a quota in each namespace / plain replay",
-            each,
-            0.3,
-        ),
+        rate("verifying all decisions again / plain replay", identity, 0.3),
+        rate("simulation of a group over all namespaces / plain replay", one, 0.3),
+        rate("simulation of a quota in each namespace / plain replay", each, 0.3),
     ];
     let file = directory.path().join("group.json");
-    fs::write(
-        &file,
-        group
-            .into_iter()
-            .map(|limit| limit.to_string())
-            .collect::<String>(),
-    )
-    .expect("there is room");
+    fs::write(&file, group.into_iter().map(|limit| limit.to_string()).collect::<String>())
+        .expect("there is room");
     let from = BEGIN.to_string();
     let to = Month::period().to.to_string();
     let file = file.to_string_lossy();
@@ -429,14 +388,8 @@ pub fn all(bench: &Bench) -> Vec<Target> {
             detail: format!("{} and {} MiB at most", whole(most), whole(state)),
         });
     };
-    beyond(
-        "memory of a report beyond that of a replay",
-        &["report", "--by", "namespace"],
-    );
-    beyond(
-        "memory of a simulation beyond that of a replay",
-        &["simulate", "-f", &file],
-    );
+    beyond("memory of a report beyond that of a replay", &["report", "--by", "namespace"]);
+    beyond("memory of a simulation beyond that of a replay", &["simulate", "-f", &file]);
     targets.extend(beside(bench, directory.path(), month));
     targets
 }

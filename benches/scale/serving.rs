@@ -74,10 +74,7 @@ const BUSY: [&str; 4] = [
     "--retention.max-bytes=8MiB",
 ];
 
-const QUIET: [&str; 2] = [
-    "--snapshot.every-entries=1000000000",
-    "--snapshot.every=24h",
-];
+const QUIET: [&str; 2] = ["--snapshot.every-entries=1000000000", "--snapshot.every=24h"];
 
 /// The slowest of 100 grants while snapshots are stored, epochs sealed and removed, and without.
 pub fn upkeep(bench: &Bench) -> Vec<Target> {
@@ -157,19 +154,12 @@ fn written(bench: &Bench) -> Target {
 /// snapshots remember of the past).
 fn kept(bench: &Bench) -> Target {
     let directory = bench.new_directory();
-    let shape = Shape {
-        namespaces: 1000,
-        quotas_per_namespace: 1,
-        live: 10_000,
-        changes: 10_000_000,
-    };
+    let shape =
+        Shape { namespaces: 1000, quotas_per_namespace: 1, live: 10_000, changes: 10_000_000 };
     shape.write(directory.path());
     let daemon = Quotad::start(
         directory.path(),
-        &[
-            "--retention.max-bytes=384MiB",
-            "--snapshot.every-entries=1000",
-        ],
+        &["--retention.max-bytes=384MiB", "--snapshot.every-entries=1000"],
     );
     // Two snapshots have to be behind what goes, and compaction follows a snapshot.
     for _ in 0..3 {

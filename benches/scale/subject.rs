@@ -72,22 +72,12 @@ pub fn table(targets: &[Target]) -> String {
     let mut table = Table::new(&["figure", "target", "measured", "met", "from"]);
     for target in targets {
         let (bound, is_met) = match target.bound {
-            Bound::AtLeast(least) => (
-                format!("at least {least}{}", target.unit),
-                target.value >= least,
-            ),
-            Bound::AtMost(most) => (
-                format!("at most {most}{}", target.unit),
-                target.value <= most,
-            ),
+            Bound::AtLeast(least) => {
+                (format!("at least {least}{}", target.unit), target.value >= least)
+            }
+            Bound::AtMost(most) => (format!("at most {most}{}", target.unit), target.value <= most),
         };
-        table.row([
-            target.what,
-            &bound,
-            &target.ratio(),
-            met(is_met),
-            &target.detail,
-        ]);
+        table.row([target.what, &bound, &target.ratio(), met(is_met), &target.detail]);
     }
     table.text().to_owned()
 }

@@ -50,11 +50,7 @@ const CALLERS: [(&str, &str, &str); 5] = [
 ];
 
 pub fn token(principal: &str) -> String {
-    format!(
-        "qlt_{}_{}",
-        &blake3::hash(principal.as_bytes()).to_hex()[..12],
-        "s".repeat(43)
-    )
+    format!("qlt_{}_{}", &blake3::hash(principal.as_bytes()).to_hex()[..12], "s".repeat(43))
 }
 
 pub fn write_tokens(directory: &Path) {
@@ -106,21 +102,13 @@ impl Caller {
             }
         };
         let mut response = result.ok()?;
-        response
-            .body_mut()
-            .with_config()
-            .limit(1 << 30)
-            .read_to_vec()
-            .ok()?;
+        response.body_mut().with_config().limit(1 << 30).read_to_vec().ok()?;
         Some(response.status().as_u16())
     }
 
     fn must(&self, method: &str, path: &str, body: &str) {
         let status = self.ask(method, path, body);
-        assert!(
-            status.is_some_and(|status| status < 300),
-            "{method} {path}: {status:?}"
-        );
+        assert!(status.is_some_and(|status| status < 300), "{method} {path}: {status:?}");
     }
 }
 
@@ -159,9 +147,7 @@ fn furnish(bench: &Bench, api: &str) -> u64 {
                "name": format!("w{number}"), "uid": format!("w{number}"), "resourceVersion": "1",
                "usage": {"example.com/r1": "1"}})
     };
-    let lines: Vec<String> = (0..objects)
-        .map(|number| event(number).to_string())
-        .collect();
+    let lines: Vec<String> = (0..objects).map(|number| event(number).to_string()).collect();
     for part in lines.chunks(20_000) {
         source.must("POST", "/v1/events", &part.join("\n"));
     }
@@ -195,10 +181,7 @@ impl Neighbour {
                 }
             })
         });
-        Self {
-            threads: threads.collect(),
-            stop,
-        }
+        Self { threads: threads.collect(), stop }
     }
 
     fn end(self) {
@@ -253,12 +236,7 @@ impl Flood {
         let churn = reserve_request(UID, &Value::Object(reserved)).to_string();
         let all = format!("{FLOOD}/reservations");
         let requests = [
-            vec![Asked(
-                "POST",
-                "/v1/reservations:batch".to_owned(),
-                batch,
-                200,
-            )],
+            vec![Asked("POST", "/v1/reservations:batch".to_owned(), batch, 200)],
             vec![Asked("POST", format!("{FLOOD}/check"), check, 200)],
             vec![
                 Asked("POST", all.clone(), churn, 201),
@@ -278,9 +256,7 @@ impl Flood {
         ];
         let stop = Arc::new(AtomicBool::new(false));
         let watches = (0..64).map(|number| watch(api, number)).collect();
-        let threads = requests
-            .into_iter()
-            .flat_map(|requests| [requests.clone(), requests]);
+        let threads = requests.into_iter().flat_map(|requests| [requests.clone(), requests]);
         let threads = threads.map(|requests| {
             let (stop, caller) = (stop.clone(), Caller::new(api, "flood"));
             thread::spawn(move || {
@@ -288,11 +264,7 @@ impl Flood {
                 ask_until(&stop, &caller, &requests)
             })
         });
-        Self {
-            threads: threads.collect(),
-            stop,
-            _watches: watches,
-        }
+        Self { threads: threads.collect(), stop, _watches: watches }
     }
 
     /// Gives how its requests were answered.
@@ -355,11 +327,7 @@ fn watch(api: &str, number: usize) -> TcpStream {
             return stream;
         }
         // The places of an earlier round are free once it is seen that it has gone.
-        assert!(
-            Instant::now() < deadline,
-            "{}",
-            String::from_utf8_lossy(&status)
-        );
+        assert!(Instant::now() < deadline, "{}", String::from_utf8_lossy(&status));
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -501,11 +469,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
             value: late as f64,
             bound: Bound::AtMost(0.0),
             unit: "",
-            detail: format!(
-                "of {}, each within {} s",
-                whole(reviews as f64),
-                DEADLINE.as_secs()
-            ),
+            detail: format!("of {}, each within {} s", whole(reviews as f64), DEADLINE.as_secs()),
         },
         Target {
             what: "holds of the state beyond 5 ms beside a tenant at full speed",

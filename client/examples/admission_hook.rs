@@ -98,10 +98,7 @@ impl From<Error> for Refused {
         match error {
             // There is no room, or this uid was used before: its author has to change something.
             Error::Denied(refusal) | Error::Conflict(refusal) | Error::Refused(refusal) => {
-                Self::Denied {
-                    code: refusal.status,
-                    message: refusal.to_string(),
-                }
+                Self::Denied { code: refusal.status, message: refusal.to_string() }
             }
             // The hook has no rights, or the daemon is away or busy: that is not the author's fault.
             error => Self::Undecided(error),
@@ -111,10 +108,7 @@ impl From<Error> for Refused {
 
 /// Reserves for the created object. Returns warnings for the caller.
 fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
-    let invalid = |message: &str| Refused::Denied {
-        code: 422,
-        message: message.to_owned(),
-    };
+    let invalid = |message: &str| Refused::Denied { code: 422, message: message.to_owned() };
     let text = |pointer: &str| {
         let found = request.pointer(pointer).and_then(Value::as_str);
         found.unwrap_or_default()
@@ -139,10 +133,7 @@ fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
                 let why = verdict.detail.unwrap_or_default();
                 return match verdict.fits {
                     true => Ok(verdict.warnings.into_owned()),
-                    false => Err(Refused::Denied {
-                        code: 403,
-                        message: why.into_owned(),
-                    }),
+                    false => Err(Refused::Denied { code: 403, message: why.into_owned() }),
                 };
             }
             // Asking twice is safe: the same uid holds the same once.
@@ -159,10 +150,7 @@ fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
 fn amounts(object: &Value) -> Option<ResourceList> {
     let number = |pointer: &str| object.pointer(pointer)?.as_u64();
     let gpus = number("/spec/workers")?.checked_mul(number("/spec/gpusPerWorker")?)?;
-    let amounts = [
-        ("count/trainingjobs.example.com", 1),
-        ("requests.nvidia.com/gpu", gpus),
-    ];
+    let amounts = [("count/trainingjobs.example.com", 1), ("requests.nvidia.com/gpu", gpus)];
     let read = |(name, amount): (&str, u64)| Some((name.into(), amount.to_string().parse().ok()?));
     amounts.into_iter().map(read).collect()
 }

@@ -31,13 +31,7 @@ mod tests {
         ] {
             assert!(may_send_token(scheme, host), "{scheme}://{host}");
         }
-        for host in [
-            "quotad.other",
-            "10.0.0.1",
-            "[fe80::1]",
-            "localhost.other",
-            "",
-        ] {
+        for host in ["quotad.other", "10.0.0.1", "[fe80::1]", "localhost.other", ""] {
             assert!(!may_send_token("http", host), "http://{host}");
         }
     }

@@ -12,15 +12,8 @@ use crate::wire::{Group, Quota};
 pub const QUOTA_COLUMNS: [&str; 5] = ["Name", "Request", "Limit", "Reserved", "Age"];
 
 /// The columns of [`group_cells`].
-pub const GROUP_COLUMNS: [&str; 7] = [
-    "Name",
-    "Parent",
-    "Namespaces",
-    "Used",
-    "Reserved",
-    "Guaranteed",
-    "Age",
-];
+pub const GROUP_COLUMNS: [&str; 7] =
+    ["Name", "Parent", "Namespaces", "Used", "Reserved", "Guaranteed", "Age"];
 
 /// A limit of a quota or a group, and the usage that counts against it. A missing amount is 0.
 #[derive(Clone, Copy, Debug)]
@@ -88,13 +81,7 @@ pub fn quota_cells(
         let is_wanted = |limit: &&Limit<'_>| limit.resource.starts_with("limits.") == wanted;
         joined(limits.iter().filter(is_wanted).map(Limit::used_of_hard))
     };
-    [
-        name.to_owned(),
-        of_limits(false),
-        of_limits(true),
-        reserved(limits),
-        age(created, now),
-    ]
+    [name.to_owned(), of_limits(false), of_limits(true), reserved(limits), age(created, now)]
 }
 
 /// A group as a row. Without `created` the age is `<unknown>`.
@@ -165,11 +152,7 @@ impl Group {
 fn reserved(limits: &[Limit<'_>]) -> String {
     let cell = |limit: &Limit<'_>| {
         let amount = limit.reserved.filter(|amount| !amount.is_zero())?;
-        Some(format!(
-            "{}: {}",
-            limit.resource,
-            beside(Some(amount), limit.hard)
-        ))
+        Some(format!("{}: {}", limit.resource, beside(Some(amount), limit.hard)))
     };
     joined(limits.iter().filter_map(cell))
 }
@@ -180,10 +163,7 @@ fn exact(amount: &Quantity) -> String {
 
 /// An amount in the family of suffixes of its limit, where it can be written in it. A missing amount is 0.
 pub fn beside(amount: Option<&Quantity>, limit: &Quantity) -> String {
-    amount.map_or_else(
-        || "0".to_owned(),
-        |amount| in_family_of(amount, limit).exact().to_string(),
-    )
+    amount.map_or_else(|| "0".to_owned(), |amount| in_family_of(amount, limit).exact().to_string())
 }
 
 /// The same amount in the family of suffixes of its limit: binary (`Ki`) or decimal (`k`).
@@ -210,10 +190,7 @@ fn joined(cells: impl Iterator<Item = String>) -> String {
 
 /// The time since `created`, as in [`span`].
 fn age(created: Option<Timestamp>, now: Timestamp) -> String {
-    created.map_or_else(
-        || "<unknown>".to_owned(),
-        |created| span(now.since(created)),
-    )
+    created.map_or_else(|| "<unknown>".to_owned(), |created| span(now.since(created)))
 }
 
 /// A duration as kubectl prints it (`k8s.io/apimachinery/pkg/util/duration`): at most two units, coarser for longer
@@ -312,13 +289,7 @@ mod tests {
         let now = Timestamp::EPOCH.plus(Span::from_seconds(90));
         assert_eq!(
             quota_cells("q", &limits, Some(Timestamp::EPOCH), now),
-            [
-                "q",
-                "pods: 3/10, requests.cpu: 500m/4",
-                "limits.cpu: 0/8",
-                "pods: 1",
-                "90s"
-            ]
+            ["q", "pods: 3/10, requests.cpu: 500m/4", "limits.cpu: 0/8", "pods: 1", "90s"]
         );
         let parent = Name::from("company");
         let place = GroupPosition {
@@ -339,10 +310,7 @@ mod tests {
                 "<unknown>"
             ]
         );
-        let each = GroupPosition {
-            each: true,
-            ..place
-        };
+        let each = GroupPosition { each: true, ..place };
         assert_eq!(
             group_cells("g", each, &limits, None, now)[3],
             "limits.cpu: 0 (each 8), pods: 3 (each 10), requests.cpu: 500m (each 4)"

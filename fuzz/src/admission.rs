@@ -38,9 +38,6 @@ pub fn run(data: &[u8]) {
         }
         let (again, second) = world.call("POST", "/admit", "application/json", data.to_vec());
         let second: Value = serde_json::from_slice(&second).unwrap();
-        assert_eq!(
-            (again, &second["response"]["allowed"]),
-            (200, &allowed.into())
-        );
+        assert_eq!((again, &second["response"]["allowed"]), (200, &allowed.into()));
     });
 }

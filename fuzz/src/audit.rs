@@ -21,11 +21,7 @@ pub fn run(data: &[u8]) {
             assert!(matches!(status, 200 | 400 | 413), "{status}");
             let answer: Value = serde_json::from_slice(&answer).unwrap();
             let released = answer["released"].as_u64().unwrap_or(0);
-            assert_eq!(
-                world.head(),
-                before + released,
-                "something else was written"
-            );
+            assert_eq!(world.head(), before + released, "something else was written");
             (status, released)
         };
         let (status, released) = post();
@@ -66,11 +62,7 @@ fn admit(world: &world::World) -> String {
     let review = review.to_string().into_bytes();
     let (status, answer) = world.call("POST", "/admit", "application/json", review);
     let answer: Value = serde_json::from_slice(&answer).unwrap();
-    assert_eq!(
-        (status, &answer["response"]["allowed"]),
-        (200, &Value::Bool(true)),
-        "{answer}"
-    );
+    assert_eq!((status, &answer["response"]["allowed"]), (200, &Value::Bool(true)), "{answer}");
     let hold = answer["response"]["auditAnnotations"]["hold"].as_str();
     hold.unwrap().to_owned()
 }

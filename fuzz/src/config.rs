@@ -48,9 +48,7 @@ fn read<'a>(
         opened.write_all(file).unwrap();
         load(&Sources {
             file: Some(place.path().to_owned()),
-            environment: environment
-                .map(|(name, value)| (name.into(), value.into()))
-                .collect(),
+            environment: environment.map(|(name, value)| (name.into(), value.into())).collect(),
             flags: Vec::new(),
         })
     })

@@ -42,11 +42,7 @@ pub fn run(data: &[u8]) {
         match event {
             Err(rejected) => {
                 assert!(rejected.line > line && rejected.text.len() <= length);
-                assert!(
-                    (1..=600).contains(&rejected.reason.len()),
-                    "{}",
-                    rejected.reason
-                );
+                assert!((1..=600).contains(&rejected.reason.len()), "{}", rejected.reason);
                 line = rejected.line;
             }
             Ok(incoming) => {
@@ -58,10 +54,7 @@ pub fn run(data: &[u8]) {
                 }
                 // The same event again is not new.
                 assert!(
-                    matches!(
-                        decide::observe(&state, sighting.clone()),
-                        Verdict::Ignored(_)
-                    ),
+                    matches!(decide::observe(&state, sighting.clone()), Verdict::Ignored(_)),
                     "{sighting:?}"
                 );
             }
@@ -73,11 +66,7 @@ pub fn run(data: &[u8]) {
     let estimated = open.bytes();
     let entries = open.take();
     let encoded = codec::encode_entries(&entries);
-    assert!(
-        encoded.len() <= 2 * estimated + 64,
-        "{} bytes, not about {estimated}",
-        encoded.len()
-    );
+    assert!(encoded.len() <= 2 * estimated + 64, "{} bytes, not about {estimated}", encoded.len());
     let count = u32::try_from(entries.len()).unwrap();
     assert_eq!(codec::decode_entries(1, count, &encoded).unwrap(), entries);
     for entry in &entries {
@@ -123,10 +112,9 @@ fn reader() -> &'static Arc<Reader> {
 fn headers(text: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in text.split('\t').filter_map(|field| field.split_once(": ")) {
-        let (Ok(name), Ok(value)) = (
-            name.parse::<async_nats::HeaderName>(),
-            value.parse::<async_nats::HeaderValue>(),
-        ) else {
+        let (Ok(name), Ok(value)) =
+            (name.parse::<async_nats::HeaderName>(), value.parse::<async_nats::HeaderValue>())
+        else {
             continue;
         };
         headers.append(name, value);

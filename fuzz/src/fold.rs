@@ -68,10 +68,7 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             hard: input.int_in_range(0..=12)?,
             scope: input.int_in_range(0..=3)?,
         },
-        1 => Step::DeleteQuota {
-            namespace,
-            quota: uid(2)?,
-        },
+        1 => Step::DeleteQuota { namespace, quota: uid(2)? },
         2 | 3 => Step::Reserve {
             namespace,
             uid: uid(5)?,
@@ -112,20 +109,9 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             replicas: input.int_in_range(0..=5)?,
             version: input.int_in_range(0..=6)?,
         },
-        8 => Step::Release {
-            namespace,
-            uid: uid(5)?,
-        },
-        9 => Step::Extend {
-            namespace,
-            uid: uid(5)?,
-            ttl: input.int_in_range(1..=90)?,
-        },
-        10 => Step::Commit {
-            namespace,
-            uid: uid(5)?,
-            amount: optional(input, 5)?,
-        },
+        8 => Step::Release { namespace, uid: uid(5)? },
+        9 => Step::Extend { namespace, uid: uid(5)?, ttl: input.int_in_range(1..=90)? },
+        10 => Step::Commit { namespace, uid: uid(5)?, amount: optional(input, 5)? },
         11 => Step::Observe {
             namespace,
             uid: uid(5)?,
@@ -143,10 +129,7 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             version: input.int_in_range(0..=6)?,
             hard: input.int_in_range(0..=12)?,
         },
-        13 => Step::Delete {
-            namespace,
-            uid: uid(12)?,
-        },
+        13 => Step::Delete { namespace, uid: uid(12)? },
         14 => Step::Pass {
             seconds: input.int_in_range(-20..=60)?,
             behind: input.int_in_range(0..=100)?,
@@ -162,13 +145,8 @@ fn listing(input: &mut Unstructured<'_>) -> Result<Listing> {
         Ok(optional(input, 1)?.map(|space| space as u8))
     };
     Ok(match kind {
-        0 | 1 => Listing::Begin {
-            kind: u8::from(input.ratio(1, 4)?),
-            namespace: space(input)?,
-        },
-        2 | 3 => Listing::List {
-            uid: input.int_in_range(0..=12)?,
-        },
+        0 | 1 => Listing::Begin { kind: u8::from(input.ratio(1, 4)?), namespace: space(input)? },
+        2 | 3 => Listing::List { uid: input.int_in_range(0..=12)? },
         4 => Listing::Finish {
             kind: u8::from(input.ratio(1, 4)?),
             namespace: space(input)?,
@@ -176,10 +154,7 @@ fn listing(input: &mut Unstructured<'_>) -> Result<Listing> {
             bookmark: input.arbitrary()?,
             version: input.int_in_range(0..=5)?,
         },
-        5 => Listing::Sweep {
-            from: input.int_in_range(0..=8)?,
-            most: input.int_in_range(0..=8)?,
-        },
+        5 => Listing::Sweep { from: input.int_in_range(0..=8)?, most: input.int_in_range(0..=8)? },
         6 => Listing::Over,
         7 => Listing::Gap,
         _ => Listing::Repair {

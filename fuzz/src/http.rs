@@ -32,20 +32,14 @@ pub fn run(data: &[u8]) {
         let text = answer.escape_ascii();
         // HTTP/2 begins with a frame of settings.
         let is_http2 = answer.get(3..9) == Some(&[4, 0, 0, 0, 0, 0]);
-        assert!(
-            answer.is_empty() || answer.starts_with(b"HTTP/1.") || is_http2,
-            "{text}"
-        );
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.") || is_http2, "{text}");
         assert!(!answer.starts_with(b"HTTP/1.1 500"), "{text}");
     });
 }
 
 fn exchange(world: &World, data: &[u8]) -> Vec<u8> {
     let (ours, theirs) = tokio::io::duplex(16 << 10);
-    let peer = Peer {
-        address: ([127, 0, 0, 1], 1).into(),
-        names: Arc::new([]),
-    };
+    let peer = Peer { address: ([127, 0, 0, 1], 1).into(), names: Arc::new([]) };
     let options = Options::new(Listener::Api, &Config::default());
     let mut served = Box::pin(serve_stream(theirs, peer, world.router.clone(), options));
     let mut answer = Vec::new();

@@ -9,10 +9,7 @@ use quotactl::import_from;
 pub fn run(data: &[u8]) {
     let disk = SimDisk::new(1);
     let directory = Path::new("/data");
-    let options = Options {
-        segment_bytes: 64 << 10,
-        ..Options::default()
-    };
+    let options = Options { segment_bytes: 64 << 10, ..Options::default() };
     match import_from(data, Arc::new(disk.clone()), directory, options) {
         Err(why) => assert!(!why.is_empty()),
         Ok((last, hash)) => {

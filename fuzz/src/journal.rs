@@ -50,22 +50,15 @@ fn holds(reader: &FileReader, appended: &[StoredBatch], is_noted: bool) {
         let Ok(batch) = read else {
             return;
         };
-        let meant = appended
-            .iter()
-            .find(|meant| meant.batch.first_sequence == batch.batch.first_sequence);
+        let meant =
+            appended.iter().find(|meant| meant.batch.first_sequence == batch.batch.first_sequence);
         assert_eq!(Some(&batch), meant, "something else was read");
-        assert!(
-            batch.computed_hash() == batch.hash,
-            "a broken chain was read"
-        );
+        assert!(batch.computed_hash() == batch.hash, "a broken chain was read");
         last = batch.batch.last_sequence();
     }
     assert_eq!(last, reader.durable().sequence);
     let end = appended.last().map_or(0, |last| last.batch.last_sequence());
-    assert!(
-        !is_noted || last == end,
-        "it was opened with {last} of {end} entries"
-    );
+    assert!(!is_noted || last == end, "it was opened with {last} of {end} entries");
 }
 
 /// A change of a file.
@@ -103,23 +96,12 @@ impl<'a> arbitrary::Arbitrary<'a> for Change {
         let (kind, file) = (u8::arbitrary(input)?, u8::arbitrary(input)?);
         let offset = u16::arbitrary(input)?;
         Ok(match kind % 8 {
-            0..=2 => Self::Flip {
-                file,
-                offset,
-                mask: u8::arbitrary(input)?,
-            },
+            0..=2 => Self::Flip { file, offset, mask: u8::arbitrary(input)? },
             3 => {
                 let length = usize::from(u16::arbitrary(input)?).min(input.len());
-                Self::Write {
-                    file,
-                    offset,
-                    bytes: input.bytes(length)?.to_vec(),
-                }
+                Self::Write { file, offset, bytes: input.bytes(length)?.to_vec() }
             }
-            4 | 5 => Self::Cut {
-                file,
-                length: offset,
-            },
+            4 | 5 => Self::Cut { file, length: offset },
             6 => Self::Remove { file },
             _ => Self::Copy {
                 file,
@@ -155,13 +137,7 @@ impl Change {
             }
             Self::Write { offset, bytes, .. } => put(&mut after, usize::from(*offset), bytes),
             Self::Cut { length, .. } => after.truncate(usize::from(*length)),
-            Self::Copy {
-                offset,
-                from,
-                begin,
-                length,
-                ..
-            } => {
+            Self::Copy { offset, from, begin, length, .. } => {
                 let source = content(pick(from));
                 let begin = usize::from(*begin).min(source.len());
                 let end = source.len().min(begin + usize::from(*length));
@@ -191,12 +167,7 @@ struct Whole {
 }
 
 fn options() -> Options {
-    Options {
-        segment_bytes: 4096,
-        epoch_bytes: 8192,
-        background: false,
-        ..Options::default()
-    }
+    Options { segment_bytes: 4096, epoch_bytes: 8192, background: false, ..Options::default() }
 }
 
 fn whole() -> &'static Whole {
@@ -228,11 +199,7 @@ fn whole() -> &'static Whole {
         drop(reader);
         let mut files = Vec::new();
         collect(&disk, Path::new(DIRECTORY), &mut files);
-        Whole {
-            disk,
-            files,
-            batches,
-        }
+        Whole { disk, files, batches }
     })
 }
 

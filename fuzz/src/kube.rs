@@ -34,10 +34,7 @@ pub fn run(data: &[u8]) {
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert!(status < 500, "{status}: {answer}");
         if status >= 400 {
-            assert_eq!(
-                (&answer["kind"], &answer["code"]),
-                (&"Status".into(), &status.into())
-            );
+            assert_eq!((&answer["kind"], &answer["code"]), (&"Status".into(), &status.into()));
             assert_eq!(world.head(), before, "a refusal wrote something");
             return;
         }

@@ -29,10 +29,7 @@ pub fn run(data: &[u8]) {
         fields
     };
     // An object with items of its own would be read as a list.
-    if objects
-        .iter()
-        .any(|text| object(text).contains_key("items"))
-    {
+    if objects.iter().any(|text| object(text).contains_key("items")) {
         return;
     }
     let all = format!("[{}]", objects.join(","));

@@ -22,16 +22,8 @@ pub fn run(data: &[u8]) {
         assert_eq!(self::nanos(&sum), expected, "sum with {text}");
         let mut rest = sum.clone();
         rest.sub_assign(&quantity);
-        assert_eq!(
-            self::nanos(&rest),
-            &expected - &nanos,
-            "difference with {text}"
-        );
-        assert_eq!(
-            rest.cmp(&sum),
-            self::nanos(&rest).cmp(&expected),
-            "order with {text}"
-        );
+        assert_eq!(self::nanos(&rest), &expected - &nanos, "difference with {text}");
+        assert_eq!(rest.cmp(&sum), self::nanos(&rest).cmp(&expected), "order with {text}");
     }
 }
 
@@ -72,24 +64,20 @@ fn ten_to(power: u32) -> BigInt {
 /// The value of a text in billionths: digits times the suffix, rounded away from zero, binary ones up to `i64::MAX`.
 fn meant(text: &str) -> BigInt {
     let unsigned = text.trim_start_matches(['+', '-']);
-    let end = unsigned
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(unsigned.len());
+    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits: BigInt = format!("0{whole}{fraction}").parse().unwrap();
     if digits == BigInt::ZERO {
         return digits;
     }
-    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
-        .iter()
-        .position(|candidate| *candidate == suffix);
+    let binary =
+        ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter().position(|candidate| *candidate == suffix);
     let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]
         .iter()
         .position(|candidate| *candidate == suffix);
-    let factor = binary.map_or(BigInt::from(1), |place| {
-        BigInt::from(2).pow(10 * (place as u32 + 1))
-    });
+    let factor =
+        binary.map_or(BigInt::from(1), |place| BigInt::from(2).pow(10 * (place as u32 + 1)));
     let power = match (binary, decimal) {
         (Some(_), _) => 0,
         (None, Some(place)) => place as i64 * 3 - 9,

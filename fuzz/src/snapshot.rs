@@ -54,10 +54,7 @@ fn endings(state: &State) -> Vec<Event> {
             });
         }
         for object in state.objects(namespace, None, usize::MAX, |_, _| true) {
-            endings.push(Event::ObjectDeleted {
-                uid: object.uid,
-                namespace: namespace.clone(),
-            });
+            endings.push(Event::ObjectDeleted { uid: object.uid, namespace: namespace.clone() });
         }
     }
     endings

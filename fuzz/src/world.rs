@@ -46,10 +46,7 @@ thread_local! {
 /// Calls `act` with a ledger that has few entries.
 pub fn with(act: impl FnOnce(&World)) {
     WORLD.with_borrow_mut(|world| {
-        if world
-            .as_ref()
-            .is_some_and(|world| world.ledger.durable().sequence > ENTRIES_MAX)
-        {
+        if world.as_ref().is_some_and(|world| world.ledger.durable().sequence > ENTRIES_MAX) {
             *world = None;
         }
         act(world.get_or_insert_with(World::new));
@@ -58,10 +55,7 @@ pub fn with(act: impl FnOnce(&World)) {
 
 /// A quota with room, one without, and an object that counts.
 const QUOTAS: [(&str, &str); 2] = [
-    (
-        "a",
-        r#"{"pods":"10","requests.cpu":"4","count/deployments.apps":"3"}"#,
-    ),
+    ("a", r#"{"pods":"10","requests.cpu":"4","count/deployments.apps":"3"}"#),
     ("full", r#"{"pods":"0"}"#),
 ];
 
@@ -74,29 +68,14 @@ impl World {
             let _inside = runtime.enter();
             start()
         };
-        let world = Self {
-            runtime,
-            router,
-            ledger,
-            stop,
-            threads: Some(threads),
-        };
+        let world = Self { runtime, router, ledger, stop, threads: Some(threads) };
         for (namespace, hard) in QUOTAS {
             let path = format!("/v1/namespaces/{namespace}/quotas/q");
             let body = format!(r#"{{"spec":{{"hard":{hard}}}}}"#);
-            assert_eq!(
-                world
-                    .call("PUT", &path, "application/json", body.into_bytes())
-                    .0,
-                201
-            );
+            assert_eq!(world.call("PUT", &path, "application/json", body.into_bytes()).0, 201);
         }
-        let events = world.call(
-            "POST",
-            "/v1/events",
-            "application/json",
-            EVENT.as_bytes().to_vec(),
-        );
+        let events =
+            world.call("POST", "/v1/events", "application/json", EVENT.as_bytes().to_vec());
         assert_eq!(events.0, 200);
         world
     }
@@ -124,27 +103,20 @@ impl World {
             let answer = self.router.clone().oneshot(request).await;
             let response: Response<Body> = answer.unwrap();
             let status = response.status().as_u16();
-            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
-                .collect()
-                .await;
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             (status, body.unwrap().to_bytes().to_vec())
         })
     }
 
     /// Waits for a future that must not hang.
     pub fn within<T>(&self, what: impl Future<Output = T>) -> T {
-        let answer = self
-            .runtime
-            .block_on(async { tokio::time::timeout(HANG, what).await });
+        let answer = self.runtime.block_on(async { tokio::time::timeout(HANG, what).await });
         answer.expect("it hangs")
     }
 }
 
 fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
-    let options = Options {
-        segment_bytes: 256 << 10,
-        ..Options::default()
-    };
+    let options = Options { segment_bytes: 256 << 10, ..Options::default() };
     let disk = Arc::new(SimDisk::new(1));
     let (journal, reader, recovery) = FileJournal::open(disk, Path::new("/data"), options).unwrap();
     // No reservation expires during an input.
@@ -159,11 +131,7 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
         journal,
         recovery.durable,
         Arc::new(Watermark::without_sources()),
-        writer::Options {
-            policy,
-            queue: 64,
-            max_batch_entries: 4096,
-        },
+        writer::Options { policy, queue: 64, max_batch_entries: 4096 },
         |error| panic!("{error}"),
     )
     .unwrap();

@@ -132,10 +132,7 @@ impl<A> GroupCommit<A> {
         }
         self.closes = false;
         self.syncer_is_idle = false;
-        Some(SealedBatch {
-            entries: self.open.take(),
-            answers: std::mem::take(&mut self.answers),
-        })
+        Some(SealedBatch { entries: self.open.take(), answers: std::mem::take(&mut self.answers) })
     }
 
     /// Records that the sealed batch is durable.
@@ -198,11 +195,7 @@ impl<A> Appended<A> {
     pub fn sync(self, journal: &mut impl Journal) -> Result<CommittedBatch<A>, Error> {
         let Self(SealedBatch { entries, answers }) = self;
         let durable = journal.sync()?;
-        Ok(CommittedBatch {
-            durable,
-            entries,
-            answers,
-        })
+        Ok(CommittedBatch { durable, entries, answers })
     }
 }
 
@@ -244,10 +237,7 @@ mod tests {
                 let full = std::io::ErrorKind::StorageFull.into();
                 return Err(Error::io("log", quota_journal::Operation::Write, full));
             }
-            Ok(Durable {
-                sequence: self.last,
-                ..Durable::NOTHING
-            })
+            Ok(Durable { sequence: self.last, ..Durable::NOTHING })
         }
     }
 
@@ -257,10 +247,8 @@ mod tests {
         answer: u32,
         closes: bool,
     ) -> bool {
-        let deleted = Event::ObjectDeleted {
-            uid: Uid::from_uuid([7; 16]),
-            namespace: "team-a".into(),
-        };
+        let deleted =
+            Event::ObjectDeleted { uid: Uid::from_uuid([7; 16]), namespace: "team-a".into() };
         let mut transaction =
             group_commit.transaction(state, Timestamp::EPOCH.plus(Span::from_seconds(1)));
         transaction.record(&Actor::named("test"), [deleted]);
@@ -280,18 +268,12 @@ mod tests {
         assert!(group_commit.is_full());
         let committed = sealed.append(&mut journal).unwrap();
         let committed = committed.sync(&mut journal).unwrap();
-        assert_eq!(
-            (committed.durable.sequence, committed.answers),
-            (1, vec![1])
-        );
+        assert_eq!((committed.durable.sequence, committed.answers), (1, vec![1]));
         group_commit.synced();
         let sealed = group_commit.seal().unwrap();
         let committed = sealed.append(&mut journal).unwrap();
         let committed = committed.sync(&mut journal).unwrap();
-        assert_eq!(
-            (committed.durable.sequence, committed.answers),
-            (3, vec![2, 3])
-        );
+        assert_eq!((committed.durable.sequence, committed.answers), (3, vec![2, 3]));
         assert_eq!(journal.calls, ["append", "sync", "append", "sync"]);
         assert!(group_commit.is_empty());
     }
@@ -299,30 +281,15 @@ mod tests {
     #[test]
     fn a_failed_sync_lets_no_answer_out_not_even_one_without_entries() {
         let (mut group_commit, mut state) = (GroupCommit::new(2), State::default());
-        let mut journal = Notes {
-            fails: true,
-            ..Notes::default()
-        };
+        let mut journal = Notes { fails: true, ..Notes::default() };
         decide(&mut group_commit, &mut state, 1, true);
         let sealed = group_commit.seal().unwrap();
-        assert!(
-            sealed
-                .append(&mut journal)
-                .unwrap()
-                .sync(&mut journal)
-                .is_err()
-        );
+        assert!(sealed.append(&mut journal).unwrap().sync(&mut journal).is_err());
         group_commit.synced();
         group_commit.decided(2, false);
         let sealed = group_commit.seal().unwrap();
         assert!(sealed.is_empty());
-        assert!(
-            sealed
-                .append(&mut journal)
-                .unwrap()
-                .sync(&mut journal)
-                .is_err()
-        );
+        assert!(sealed.append(&mut journal).unwrap().sync(&mut journal).is_err());
         assert_eq!(journal.calls, ["append", "sync", "sync"]);
     }
 
@@ -370,10 +337,7 @@ mod tests {
         let mut transaction = group_commit.transaction(&mut state, at(90));
         transaction.record(&Actor::named("test"), events);
         let policy = Policy::default();
-        let consumed = Consumed {
-            watermark: at(90),
-            publisher: Some(&source),
-        };
+        let consumed = Consumed { watermark: at(90), publisher: Some(&source) };
         let mut pass = |state: &mut State| {
             let more = group_commit.record_due(state, at(90), consumed, &policy);
             (more, state.pending_count())

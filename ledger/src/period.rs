@@ -105,8 +105,5 @@ pub fn entries<E>(
         return Ok(report::Entries::default());
     };
     let hashes = hash(first)?.zip(hash(last)?);
-    Ok(report::Entries {
-        sequences: ends,
-        hashes,
-    })
+    Ok(report::Entries { sequences: ends, hashes })
 }

@@ -134,14 +134,7 @@ pub fn recover(
             Damage::new(directory, why).at_sequence(end.saturating_add(1)),
         )));
     }
-    Ok(Recovered {
-        state,
-        journal,
-        reader,
-        recovery,
-        loaded,
-        unusable,
-    })
+    Ok(Recovered { state, journal, reader, recovery, loaded, unusable })
 }
 
 /// Stores a snapshot of the state at `position`, the end of a durable batch, and removes surplus ones: see
@@ -349,10 +342,7 @@ mod tests {
 
     /// A journal with batches of one to three entries each, and behind them one that cannot be decoded.
     fn damaged(batches: u64) -> (FileJournal, FileReader, Sequence) {
-        let options = Options {
-            background: false,
-            ..Options::default()
-        };
+        let options = Options { background: false, ..Options::default() };
         let disk = Arc::new(SimDisk::new(1));
         let (mut journal, reader, _) =
             FileJournal::open(disk, Path::new("/data"), options).unwrap();
@@ -364,9 +354,7 @@ mod tests {
                     sequence,
                     time: Timestamp::from_nanoseconds(sequence as i64),
                     actor: actor.clone(),
-                    event: Event::WorkloadsCharged {
-                        kinds: vec![Name::from("deployments.apps")],
-                    },
+                    event: Event::WorkloadsCharged { kinds: vec![Name::from("deployments.apps")] },
                 })
                 .collect();
             let mut payload = codec::encode_entries(&entries);
@@ -396,15 +384,10 @@ mod tests {
             let (_journal, reader, undecodable) = damaged(batches);
             let mut walked = Vec::new();
             let mut state = State::default();
-            let failed = walk(
-                &mut state,
-                &mut reader.batches(1),
-                Until::End,
-                |state, entry| {
-                    walked.push((state.head().sequence, entry.clone()));
-                    ControlFlow::Continue(())
-                },
-            );
+            let failed = walk(&mut state, &mut reader.batches(1), Until::End, |state, entry| {
+                walked.push((state.head().sequence, entry.clone()));
+                ControlFlow::Continue(())
+            });
             assert!(matches!(failed, Err(Error::Entries { first, .. }) if first == undecodable));
             let (mut replayed, mut folded) = (Vec::new(), State::default());
             let failed = replay(&mut folded, &mut reader.batches(1), Until::End, |entry| {
@@ -444,20 +427,8 @@ mod tests {
     fn a_snapshot_whose_tables_do_not_agree_is_not_used() {
         for has_older in [false, true] {
             let disk = Arc::new(SimDisk::new(1));
-            let open = || {
-                recover(
-                    disk.clone(),
-                    Path::new("/data"),
-                    Options::default(),
-                    |_, _| {},
-                )
-            };
-            let Recovered {
-                mut state,
-                mut journal,
-                reader,
-                ..
-            } = open().unwrap();
+            let open = || recover(disk.clone(), Path::new("/data"), Options::default(), |_, _| {});
+            let Recovered { mut state, mut journal, reader, .. } = open().unwrap();
             let snapshots = reader.snapshots();
             let last = 4;
             for sequence in 1..=last {

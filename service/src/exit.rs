@@ -15,10 +15,7 @@ pub struct Failure {
 impl From<anyhow::Error> for Failure {
     /// An error without a specific exit code.
     fn from(error: anyhow::Error) -> Self {
-        Self {
-            exit: Exit::Failure,
-            error,
-        }
+        Self { exit: Exit::Failure, error }
     }
 }
 
@@ -33,10 +30,7 @@ pub trait OrExit<T> {
 
 impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
     fn or_exit(self, exit: Exit) -> Result<T, Failure> {
-        self.map_err(|error| Failure {
-            exit,
-            error: error.into(),
-        })
+        self.map_err(|error| Failure { exit, error: error.into() })
     }
 }
 
@@ -49,14 +43,9 @@ mod tests {
     #[test]
     fn a_failure_tells_its_causes_and_its_code() {
         let denied = std::io::Error::other("read-only file system");
-        let result: Result<(), _> = Err(denied)
-            .context("cannot open data")
-            .or_exit(Exit::Poisoned);
+        let result: Result<(), _> = Err(denied).context("cannot open data").or_exit(Exit::Poisoned);
         let failure = result.unwrap_err();
-        assert_eq!(
-            failure.to_string(),
-            "cannot open data: read-only file system"
-        );
+        assert_eq!(failure.to_string(), "cannot open data: read-only file system");
         assert_eq!(failure.exit.code(), 5);
     }
 }

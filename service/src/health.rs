@@ -56,9 +56,7 @@ impl Readiness {
 
     fn checks(&self) -> Checks {
         let all = self.0.read();
-        all.iter()
-            .map(|(name, compute)| (*name, compute()))
-            .collect()
+        all.iter().map(|(name, compute)| (*name, compute())).collect()
     }
 }
 
@@ -90,10 +88,7 @@ pub fn router(metrics: Render, readiness: Readiness) -> Router {
 pub const PROBES: [(&str, &str); 6] = [
     ("/livez", "whether the process answers"),
     ("/livez/{check}", "one check of it"),
-    (
-        "/readyz",
-        "whether requests are answered; `verbose`, `exclude`",
-    ),
+    ("/readyz", "whether requests are answered; `verbose`, `exclude`"),
     ("/readyz/{check}", "one check of it"),
     ("/healthz", "the same as `/livez`"),
     ("/healthz/{check}", "one check of it"),
@@ -108,12 +103,7 @@ pub fn probes(readiness: Readiness) -> Router {
         move |path: Option<Path<String>>, RawQuery(query): RawQuery| async move {
             // The answer itself is the check.
             let checks = BTreeMap::from([("ping", Health::Passed)]);
-            report(
-                name,
-                &checks,
-                path.as_deref().map(String::as_str),
-                query.as_deref(),
-            )
+            report(name, &checks, path.as_deref().map(String::as_str), query.as_deref())
         }
     };
     let ready = |State(readiness): State<Readiness>,
@@ -158,10 +148,8 @@ fn report(endpoint: &str, checks: &Checks, only: Option<&str>, query: Option<&st
             _ => {}
         }
     }
-    let chosen: Vec<_> = checks
-        .iter()
-        .filter(|(name, _)| only.is_none_or(|only| only == **name))
-        .collect();
+    let chosen: Vec<_> =
+        checks.iter().filter(|(name, _)| only.is_none_or(|only| only == **name)).collect();
     if chosen.is_empty() && only.is_some() {
         return (StatusCode::NOT_FOUND, "no such check\n").into_response();
     }
@@ -207,10 +195,8 @@ mod tests {
 
     async fn ask(readiness: &Readiness, path: &str) -> (u16, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let router = router(
-            Arc::new(|| "process_start_time_seconds 1\n".to_owned()),
-            readiness.clone(),
-        );
+        let router =
+            router(Arc::new(|| "process_start_time_seconds 1\n".to_owned()), readiness.clone());
         let response = router.oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -225,14 +211,8 @@ mod tests {
         ledger.pass();
         let failed = "[+]ledger ok\n[-]stream failed: not caught up yet\nreadyz check failed\n";
         assert_eq!(ask(&readiness, "/readyz").await, (503, failed.to_owned()));
-        assert_eq!(
-            ask(&readiness, "/readyz?exclude=stream").await,
-            (200, "ok".to_owned())
-        );
-        assert_eq!(
-            ask(&readiness, "/readyz/ledger").await,
-            (200, "ok".to_owned())
-        );
+        assert_eq!(ask(&readiness, "/readyz?exclude=stream").await, (200, "ok".to_owned()));
+        assert_eq!(ask(&readiness, "/readyz/ledger").await, (200, "ok".to_owned()));
         assert_eq!(ask(&readiness, "/readyz/stream").await.0, 503);
         assert_eq!(ask(&readiness, "/readyz/nothing").await.0, 404);
         stream.pass();
@@ -263,10 +243,7 @@ mod tests {
         let readiness = Readiness::default();
         let _ = readiness.register("ledger", "not recovered yet");
         assert_eq!(ask(&readiness, "/livez").await, (200, "ok".to_owned()));
-        assert_eq!(
-            ask(&readiness, "/healthz/ping").await,
-            (200, "ok".to_owned())
-        );
+        assert_eq!(ask(&readiness, "/healthz/ping").await, (200, "ok".to_owned()));
         let verbose = "[+]ping ok\nhealthz check passed\n".to_owned();
         assert_eq!(ask(&readiness, "/healthz?verbose=1").await, (200, verbose));
     }

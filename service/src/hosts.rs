@@ -31,10 +31,7 @@ impl LocalHost {
     /// Without an address: the connection does not come from the network.
     pub fn new(address: Option<IpAddr>) -> Self {
         let address = address.map(|address| address.to_canonical());
-        Self {
-            address,
-            allowed: OnceLock::new(),
-        }
+        Self { address, allowed: OnceLock::new() }
     }
 }
 
@@ -99,17 +96,15 @@ impl Hosts {
 /// Answers requests for other hosts than `localhost` and loopback addresses with 421. For a listener on loopback that
 /// needs no credentials: every page that a browser on this machine shows could read it otherwise.
 pub fn loopback_only(router: Router) -> Router {
-    router.layer(middleware::from_fn(
-        async |request: Received, next: middleware::Next| match Hosts::default()
-            .check(&request, &LocalHost::default())
-        {
+    router.layer(middleware::from_fn(async |request: Received, next: middleware::Next| {
+        match Hosts::default().check(&request, &LocalHost::default()) {
             Ok(()) => next.run(request).await,
             Err(host) => {
                 let text = format!("{host:?} is not served here\n");
                 (StatusCode::MISDIRECTED_REQUEST, text).into_response()
             }
-        },
-    ))
+        }
+    }))
 }
 
 fn is_loopback(address: IpAddr) -> bool {
@@ -120,18 +115,13 @@ fn is_loopback(address: IpAddr) -> bool {
 fn is_port(text: &str) -> bool {
     let digits = text.strip_prefix(':');
     text.is_empty()
-        || digits.is_some_and(|digits| {
-            digits
-                .parse::<u16>()
-                .is_ok_and(|_| !digits.starts_with('+'))
-        })
+        || digits
+            .is_some_and(|digits| digits.parse::<u16>().is_ok_and(|_| !digits.starts_with('+')))
 }
 
 /// The host without the brackets of an IPv6 address and without a trailing dot.
 fn plain(host: &str) -> &str {
-    let inner = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host = inner.unwrap_or(host);
     host.strip_suffix('.').unwrap_or(host)
 }
@@ -141,9 +131,9 @@ mod tests {
     use super::*;
 
     fn request(uri: &str, hosts: &[&str]) -> Request<()> {
-        let request = hosts.iter().fold(Request::get(uri), |request, host| {
-            request.header(header::HOST, *host)
-        });
+        let request = hosts
+            .iter()
+            .fold(Request::get(uri), |request, host| request.header(header::HOST, *host));
         request.body(()).unwrap()
     }
 
@@ -195,21 +185,11 @@ mod tests {
             assert!(!serves(host), "{host}");
         }
         assert!(hosts.check(&request("/", &[]), &local).is_ok());
-        assert!(
-            hosts
-                .check(&request("/", &["localhost", "evil"]), &local)
-                .is_err()
-        );
+        assert!(hosts.check(&request("/", &["localhost", "evil"]), &local).is_err());
         let absolute = request("http://evil.example/", &["localhost"]);
-        assert_eq!(
-            hosts.check(&absolute, &local),
-            Err("evil.example".to_owned())
-        );
+        assert_eq!(hosts.check(&absolute, &local), Err("evil.example".to_owned()));
         let any = Hosts::new(&["*".to_owned()]);
-        assert!(
-            any.check(&request("/", &["evil.example"]), &LocalHost::default())
-                .is_ok()
-        );
+        assert!(any.check(&request("/", &["evil.example"]), &LocalHost::default()).is_ok());
     }
 
     #[tokio::test]

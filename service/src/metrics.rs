@@ -168,9 +168,7 @@ impl Metric {
     fn labelled<const N: usize>(&self, values: [Cow<'static, str>; N]) -> Vec<::metrics::Label> {
         debug_assert_eq!(self.labels.len(), N, "{}", self.name);
         let labels = self.labels.iter().zip(values);
-        labels
-            .map(|(label, value)| ::metrics::Label::new(label.name, value))
-            .collect()
+        labels.map(|(label, value)| ::metrics::Label::new(label.name, value)).collect()
     }
 
     /// Its item in a list of Markdown: name, kind, labels with up to 16 possible values, help.

@@ -88,11 +88,7 @@ impl Connection {
             ("nats.nkey_seed_file", self.nkey_seed_file.is_some()),
             ("nats.credentials_file", self.credentials_file.is_some()),
         ];
-        let chosen: Vec<_> = ways
-            .iter()
-            .filter(|(_, set)| *set)
-            .map(|(key, _)| *key)
-            .collect();
+        let chosen: Vec<_> = ways.iter().filter(|(_, set)| *set).map(|(key, _)| *key).collect();
         let mut findings = Vec::new();
         if let [first, .., last] = chosen[..] {
             findings.push((last, format!("cannot be used together with {first}")));
@@ -145,9 +141,7 @@ impl Connection {
 
     fn secure(&self, mut options: ConnectOptions) -> ConnectOptions {
         if let Some(authority) = &self.tls_ca {
-            options = options
-                .add_root_certificates(authority.to_owned())
-                .require_tls(true);
+            options = options.add_root_certificates(authority.to_owned()).require_tls(true);
         }
         match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => options
@@ -196,27 +190,21 @@ fn in_turn(options: ConnectOptions) -> ConnectOptions {
     options.reconnect_to_server_callback(move |servers, _| {
         let turn = turns.fetch_add(1, Ordering::Relaxed);
         let server = servers.iter().cycle().nth(turn % servers.len().max(1));
-        std::future::ready(server.map(|server| ReconnectToServer {
-            addr: server.addr.clone(),
-            delay: None,
-        }))
+        std::future::ready(
+            server.map(|server| ReconnectToServer { addr: server.addr.clone(), delay: None }),
+        )
     })
 }
 
 /// The only line of a file.
 async fn secret(key: &'static str, file: &Path) -> Result<String, SetupError> {
-    let text = tokio::fs::read_to_string(file)
-        .await
-        .map_err(|source| unreadable(key, file, source))?;
+    let text =
+        tokio::fs::read_to_string(file).await.map_err(|source| unreadable(key, file, source))?;
     Ok(text.trim().to_owned())
 }
 
 fn unreadable(key: &'static str, file: &Path, source: io::Error) -> SetupError {
-    SetupError::File {
-        key,
-        path: file.display().to_string(),
-        source,
-    }
+    SetupError::File { key, path: file.display().to_string(), source }
 }
 
 fn delay(attempts: usize, longest: Duration) -> Duration {
@@ -250,11 +238,7 @@ mod tests {
     /// The client logs addresses as they are.
     #[test]
     fn addresses_hold_no_secrets() {
-        for url in [
-            "nats://me:s3cret@a:4222",
-            "s3cret@a",
-            "tls://me:s3@cret@a/?token=s3cret",
-        ] {
+        for url in ["nats://me:s3cret@a:4222", "s3cret@a", "tls://me:s3@cret@a/?token=s3cret"] {
             let address = format!("{:?}", addresses(url).unwrap());
             assert!(!address.contains("cret"), "{address}");
             assert!(address.contains("\"a\""), "{address}");

@@ -20,10 +20,7 @@ pub fn agent(url: &str, user_agent: &str, timeout: Duration) -> Agent {
     if url.starts_with("https:") {
         // Unreadable certificates are left out: the handshake will report the missing one.
         let found = rustls_native_certs::load_native_certs().certs;
-        let roots: Vec<_> = found
-            .iter()
-            .map(|der| Certificate::from_der(der).to_owned())
-            .collect();
+        let roots: Vec<_> = found.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
         let tls = TlsConfig::builder()
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .root_certs(RootCerts::new_with_certs(&roots));

@@ -19,11 +19,7 @@ pub fn main<S: Schema>(
         Err(error) => {
             let is_help = !error.use_stderr();
             let printed = error.print().is_ok();
-            return if is_help && printed {
-                Exit::Done
-            } else {
-                Exit::Usage
-            };
+            return if is_help && printed { Exit::Done } else { Exit::Usage };
         }
     };
     if let Task::Own(name) = invocation.task {

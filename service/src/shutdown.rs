@@ -40,10 +40,7 @@ async fn stop_on(mut terminate: Signal, mut interrupt: Signal, stop: Cancellatio
     systemd::stopping();
     stop.cancel();
     let number = next(&mut terminate, &mut interrupt).await;
-    tracing::warn!(
-        signal = number,
-        "stopped by a second signal, requests are cut off"
-    );
+    tracing::warn!(signal = number, "stopped by a second signal, requests are cut off");
     // The exit status that shells report for a death by this signal.
     std::process::exit(128 + number);
 }

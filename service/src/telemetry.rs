@@ -59,18 +59,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'w> tracing_subscriber::fmt::MakeWriter<'w> + Send + Sync + 'static,
 {
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(writer)
-        .with_timer(Utc);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_timer(Utc);
     if pretty {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         return layer.with_ansi(colour).boxed();
     }
-    layer
-        .json()
-        .flatten_event(true)
-        .with_span_list(false)
-        .boxed()
+    layer.json().flatten_event(true).with_span_list(false).boxed()
 }
 
 /// RFC 3339 in UTC with microseconds.
@@ -99,9 +93,7 @@ fn log_panic(info: &panic::PanicHookInfo<'_>) {
 /// The message of a panic: a literal, or a formatted text.
 pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let literal = payload.downcast_ref::<&str>().copied();
-    literal
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or_default()
+    literal.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -141,10 +133,7 @@ mod tests {
         assert_eq!(json["target"], "quota_service::telemetry::tests");
         assert_eq!(json["sequence"], 7);
         assert_eq!(json["span"]["request_id"], "r-1");
-        assert!(
-            !line.contains('\u{1b}'),
-            "a line holds no terminal controls: {line}"
-        );
+        assert!(!line.contains('\u{1b}'), "a line holds no terminal controls: {line}");
         let time = json["timestamp"].as_str().unwrap();
         assert_eq!(time.len(), "2026-11-20T23:27:44.671321Z".len(), "{time}");
         assert!(time.parse::<Timestamp>().is_ok());

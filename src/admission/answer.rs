@@ -51,10 +51,7 @@ pub(super) fn pass(request: &Request<'_>) -> Response {
 /// The answer to a review that cannot be decided: denied, whatever the webhook's `failurePolicy`.
 pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
     let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
-    let why = format!(
-        "it cannot be checked against quotas: {}",
-        shortened(&fault.detail)
-    );
+    let why = format!("it cannot be checked against quotas: {}", shortened(&fault.detail));
     // Its own length may be why it is refused.
     let name = cut(&request.name, MAX_SUBDOMAIN);
     let (code, reason) = match fault.reason {
@@ -201,10 +198,7 @@ fn closeness(limit: &CheckedLimit, ratio: f64) -> Option<String> {
     let share = used.to_f64() / limit.hard.to_f64();
     (share >= ratio).then(|| {
         let (resource, hard) = (&limit.resource, &limit.hard);
-        format!(
-            "{resource} is at {:.0}% of its limit ({used} of {hard})",
-            share * 100.0
-        )
+        format!("{resource} is at {:.0}% of its limit ({used} of {hard})", share * 100.0)
     })
 }
 
@@ -236,11 +230,7 @@ fn status<'a>(request: &'a Request<'_>, name: &'a str, refusal: &Refusal) -> Sta
 }
 
 fn details<'a>(request: &'a Request<'_>, name: &'a str) -> Details<'a> {
-    Details {
-        name,
-        group: &request.resource.group,
-        kind: &request.resource.resource,
-    }
+    Details { name, group: &request.resource.group, kind: &request.resource.resource }
 }
 
 fn log(request: &Request<'_>, name: &str, decided: &Decided) {
@@ -252,12 +242,7 @@ fn log(request: &Request<'_>, name: &str, decided: &Decided) {
             tracing::debug!(namespace, resource, name, sequence, entries, "admitted");
         }
         Err(refusal) => {
-            let denied = denials::Denied {
-                namespace,
-                resource,
-                name,
-                sequence,
-            };
+            let denied = denials::Denied { namespace, resource, name, sequence };
             denied.log(&DENIED, refusal);
         }
     }

@@ -140,16 +140,11 @@ pub fn routes() -> Vec<Route<Hook>> {
             .about("an AdmissionReview with the decision ([webhook](webhook.md))"),
         // Audit events can release reservations that `/admit` has made, and nothing else.
         post(audit::ROUTE, Role(&[Reserve], Everywhere), audit::audit)
-            .body(BodyLimit::Fixed {
-                kept: BODY_BYTES_MAX as u64,
-                dropped: 0,
-            })
+            .body(BodyLimit::Fixed { kept: BODY_BYTES_MAX as u64, dropped: 0 })
             .about("how many reservations of failed requests were given back"),
     ];
     // No web page is an API server.
-    routes
-        .map(|route| route.checked(refuse_foreign_page))
-        .into()
+    routes.map(|route| route.checked(refuse_foreign_page)).into()
 }
 
 #[derive(Deserialize)]
@@ -193,12 +188,7 @@ fn undecided(problem: &Problem) -> Response {
 fn log_undecided(reason: Reason, detail: &str) {
     if let Some(held_back) = UNDECIDED.pass() {
         let (reason, detail) = (reason.as_str(), shortened(detail));
-        tracing::warn!(
-            reason,
-            detail,
-            held_back,
-            "an admission review was not decided"
-        );
+        tracing::warn!(reason, detail, held_back, "an admission review was not decided");
     }
 }
 
@@ -236,15 +226,10 @@ impl Hook {
         };
         let behind = self.is_behind()?;
         let actor = actor(&parts, review.user())?;
-        let DecisionRequest {
-            review: admission,
-            name,
-        } = *question;
+        let DecisionRequest { review: admission, name } = *question;
         let decided = self.decide(&actor, admission, deadline).await?;
         let Shared { rules, seal, .. } = &*self.0;
-        Ok(answer::decided(
-            &review, &name, behind, &decided, rules, seal,
-        ))
+        Ok(answer::decided(&review, &name, behind, &decided, rules, seal))
     }
 
     /// The review, and the decision that it needs.
@@ -326,11 +311,7 @@ impl Hook {
     ) -> Result<Decided, Problem> {
         let ledger = &self.0.ledger;
         if let Some(sequence) = self.unlimited(&review.request.namespace).await? {
-            return Ok(Decided {
-                outcome: Ok(Admitted::default()),
-                sequence,
-                hold: None,
-            });
+            return Ok(Decided { outcome: Ok(Admitted::default()), sequence, hold: None });
         }
         // The digest is computed here, not on the decider thread, which all other jobs wait for; the review is freed
         // here, too.
@@ -344,11 +325,7 @@ impl Hook {
             if Instant::now() >= deadline {
                 return None;
             }
-            let DecisionContext {
-                transaction,
-                policy,
-                ..
-            } = context;
+            let DecisionContext { transaction, policy, .. } = context;
             // The webhook's reservations belong to the webhook alone, whatever other rights its principal has.
             let by = Requester::holder(actor.principal.clone());
             // Who repeats a review need not be who made the reservation: only the first answer bears its seal.
@@ -364,11 +341,7 @@ impl Hook {
             let hold = outcome.as_ref().ok().filter(|_| review.holds && is_first);
             let hold = hold
                 .and_then(|admitted| held(transaction.state(), &review.request, &admitted.events));
-            Some(Decided {
-                outcome,
-                sequence,
-                hold,
-            })
+            Some(Decided { outcome, sequence, hold })
         };
         let decided = ledger.decide_about(For::System, Arc::new(review), decision);
         decided.await?.ok_or_else(late)
@@ -436,11 +409,7 @@ fn held(state: &LedgerState, request: &FingerprintedRequest, events: &[Event]) -
         return None;
     }
     let entry = decide::revocable(state, events, &request.namespace, &request.uid)?;
-    Some(Hold {
-        namespace: request.namespace.clone(),
-        uid: request.uid.clone(),
-        entry,
-    })
+    Some(Hold { namespace: request.namespace.clone(), uid: request.uid.clone(), entry })
 }
 
 /// The API server, and the user on whose behalf it acts.
@@ -448,10 +417,7 @@ fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Problem> {
     let caller = api::actor(&parts.headers, Principal::actor_of(&parts.extensions))
         .map_err(|problem| Problem::new(Reason::Malformed, problem.detail()))?;
     let user = Name::from(cut(user, USER_BYTES_MAX));
-    Ok(Arc::new(Actor {
-        user: Some(user).filter(|user| !user.is_empty()),
-        ..(*caller).clone()
-    }))
+    Ok(Arc::new(Actor { user: Some(user).filter(|user| !user.is_empty()), ..(*caller).clone() }))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -41,10 +41,7 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn too_large(what: &str, most: usize) -> Self {
-        Self {
-            reason: Reason::TooLarge,
-            detail: format!("{what} has more than {most} bytes"),
-        }
+        Self { reason: Reason::TooLarge, detail: format!("{what} has more than {most} bytes") }
     }
 
     pub(super) fn no_room() -> Self {
@@ -67,10 +64,7 @@ impl Fault {
 /// Says what is wrong with a review.
 impl<T: Into<String>> From<T> for Fault {
     fn from(detail: T) -> Self {
-        Self {
-            reason: Reason::Malformed,
-            detail: detail.into(),
-        }
+        Self { reason: Reason::Malformed, detail: detail.into() }
     }
 }
 
@@ -116,11 +110,7 @@ pub(super) fn of(
     if operation == Operation::Update {
         is_of(request, object.metadata())?;
         let old_uid = old.as_ref().map(|old| &old.metadata().uid);
-        same(
-            "the uid of the old object",
-            old_uid.map_or("", |uid| uid),
-            &object.metadata().uid,
-        )?;
+        same("the uid of the old object", old_uid.map_or("", |uid| uid), &object.metadata().uid)?;
     }
     let old_traits = old.as_ref().map(Object::traits);
     let workload_changes = charging.charges(&kind) && operation == Operation::Update;
@@ -207,11 +197,7 @@ fn as_served(json: &RawValue, request: &wire::Request<'_>, is_typed: bool) -> Re
         }
     }
     same("the kind of the request", &request.kind.kind, &outline.kind)?;
-    same(
-        "the API version of the request",
-        &request.kind.api_version(),
-        &outline.api_version,
-    )
+    same("the API version of the request", &request.kind.api_version(), &outline.api_version)
 }
 
 /// Checks that an object is the one that the request names. (An object that is created may have got another name from a
@@ -224,9 +210,7 @@ fn is_of(request: &wire::Request<'_>, metadata: &Metadata) -> Result<(), String>
 fn same(what: &str, one: &str, of_object: &str) -> Result<(), String> {
     match one.is_empty() || of_object.is_empty() || one == of_object {
         true => Ok(()),
-        false => Err(format!(
-            "{what} is {one:?}, and that of the object is {of_object:?}"
-        )),
+        false => Err(format!("{what} is {one:?}, and that of the object is {of_object:?}")),
     }
 }
 
@@ -260,12 +244,7 @@ fn scale(
     }
     let replicas = u64::try_from(new.spec.replicas).unwrap_or(0);
     let subject = subject(request, kind, &new.metadata, updates(&old.metadata))?;
-    decision(
-        request,
-        &new.metadata,
-        subject,
-        Measure::Scaled { replicas },
-    )
+    decision(request, &new.metadata, subject, Measure::Scaled { replicas })
 }
 
 /// The request to the ledger, without a footprint.

@@ -47,11 +47,8 @@ impl Skeleton {
         match byte {
             b'"' => {
                 self.keep(byte);
-                self.string = Some(Text {
-                    start: self.kept.len(),
-                    escaped: false,
-                    too_long: false,
-                });
+                self.string =
+                    Some(Text { start: self.kept.len(), escaped: false, too_long: false });
             }
             b'{' | b'[' => {
                 self.keep(byte);

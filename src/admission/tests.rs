@@ -36,10 +36,7 @@ impl Journal for Memory {
     }
 
     fn sync(&mut self) -> Result<Durable, Error> {
-        Ok(Durable {
-            sequence: self.last,
-            ..Durable::NOTHING
-        })
+        Ok(Durable { sequence: self.last, ..Durable::NOTHING })
     }
 }
 
@@ -51,11 +48,7 @@ const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionRev
 const POD: &str = r#"{"metadata":{"name":"a","uid":"u-1"},"spec":{"containers":[{"name":"c"}]}}"#;
 
 fn ledger() -> (Ledger, Threads<Memory>) {
-    let options = writer::Options {
-        policy: Policy::default(),
-        queue: 8,
-        max_batch_entries: 8,
-    };
+    let options = writer::Options { policy: Policy::default(), queue: 8, max_batch_entries: 8 };
     writer::start(
         LedgerState::default(),
         Memory::default(),
@@ -92,10 +85,7 @@ async fn a_review_that_other_bodies_leave_no_room_for_is_denied() {
             namespace: "team-a".into(),
             name: "q".into(),
             fresh_uid: Uid::new("q").unwrap(),
-            spec: Spec {
-                hard: hard.into_iter().collect(),
-                ..Spec::default()
-            },
+            spec: Spec { hard: hard.into_iter().collect(), ..Spec::default() },
             metadata: Box::default(),
             precondition: None,
         };
@@ -108,10 +98,7 @@ async fn a_review_that_other_bodies_leave_no_room_for_is_denied() {
         budget: BodyBudget::new(0),
         ..Options::new(Listener::Admission, &Config::default())
     };
-    let peer = Peer {
-        address: SocketAddr::from(([127, 0, 0, 1], 1)),
-        names: Arc::new([]),
-    };
+    let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], 1)), names: Arc::new([]) };
     tokio::spawn(serve_stream(theirs, peer, router(&ledger), options));
     let mut send = async |padding: usize| -> Value {
         let pod = POD.replace("spec", &format!("{}\":1,\"spec", "x".repeat(padding)));
@@ -156,20 +143,12 @@ async fn an_answer_is_small_whatever_the_notices_are() {
     };
     let notices = |count| {
         use decide::Audience::{Auditors, Caller};
-        [Auditors, Caller]
-            .into_iter()
-            .cycle()
-            .take(count)
-            .map(notice)
-            .collect()
+        [Auditors, Caller].into_iter().cycle().take(count).map(notice).collect()
     };
     let body = REVIEW.replace("OBJECT", POD);
     let review = wire::read(body.as_bytes()).unwrap();
     let decided = Decided {
-        outcome: Ok(Admitted {
-            notices: notices(2000),
-            ..Admitted::default()
-        }),
+        outcome: Ok(Admitted { notices: notices(2000), ..Admitted::default() }),
         sequence: 1,
         hold: None,
     };
@@ -180,9 +159,7 @@ async fn an_answer_is_small_whatever_the_notices_are() {
     let warnings = answer["response"]["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 16);
     assert_eq!(warnings[15], "986 more warnings were left out");
-    let passed = answer["response"]["auditAnnotations"]["passed"]
-        .as_str()
-        .unwrap();
+    let passed = answer["response"]["auditAnnotations"]["passed"].as_str().unwrap();
     assert!(passed.len() <= 4097, "{}", passed.len());
 }
 

@@ -105,9 +105,7 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
     let review: Review<'_> = fields(&mut deserializer).map_err(unread)?;
     deserializer.end().map_err(unread)?;
     if review.kind != KIND || review.api_version != API_VERSION {
-        let Review {
-            api_version, kind, ..
-        } = review;
+        let Review { api_version, kind, .. } = review;
         return Err(format!(
             "only {KIND} of {API_VERSION} is answered, not {kind:?} of {api_version:?}; \
              set admissionReviewVersions to [\"v1\"]"
@@ -151,17 +149,12 @@ pub(super) struct Unread<'a> {
 /// answer.
 pub(super) fn head(body: &[u8]) -> Option<Unread<'_>> {
     let mut head = Head::default();
-    let whole = Part {
-        head: &mut head,
-        of_request: false,
-    };
+    let whole = Part { head: &mut head, of_request: false };
     // This fails where reading the review failed; the fields before that place are kept.
     let _ = whole.deserialize(&mut serde_json::Deserializer::from_slice(body));
     let is_review = head.kind == KIND && head.api_version == API_VERSION;
-    (is_review && !head.request.uid.is_empty()).then_some(Unread {
-        request: head.request,
-        repeated: head.repeated,
-    })
+    (is_review && !head.request.uid.is_empty())
+        .then_some(Unread { request: head.request, repeated: head.repeated })
 }
 
 #[derive(Default)]
@@ -228,10 +221,7 @@ impl<'a> Visitor<'a> for Part<'_, 'a> {
             match (self.of_request, &*key) {
                 (false, "apiVersion") => head.api_version = map.next_value()?,
                 (false, "kind") => head.kind = map.next_value()?,
-                (false, "request") => map.next_value_seed(Part {
-                    head,
-                    of_request: true,
-                })?,
+                (false, "request") => map.next_value_seed(Part { head, of_request: true })?,
                 (true, "uid") => head.request.uid = given(map.next_value()?),
                 (true, "kind") => head.request.kind = given(map.next_value()?),
                 (true, "resource") => head.request.resource = given(map.next_value()?),
@@ -297,10 +287,6 @@ pub(super) fn write(answer: &Answer<'_>) -> Vec<u8> {
         kind: &'static str,
         response: &'a Answer<'a>,
     }
-    let review = Review {
-        api_version: API_VERSION,
-        kind: KIND,
-        response: answer,
-    };
+    let review = Review { api_version: API_VERSION, kind: KIND, response: answer };
     serde_json::to_vec(&review).expect("texts and numbers can be written as JSON")
 }

@@ -36,9 +36,7 @@ pub(super) fn written(status: StatusCode, text: Vec<u8>) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     let content_type = HeaderValue::from_static("application/json");
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
 }
 
@@ -59,12 +57,8 @@ pub(super) fn large(turn: &Turn, body: &impl Serialize) -> Response {
 }
 
 /// The characters that are escaped in a path segment: those that must be (RFC 3986), and a few that need not be.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b':');
+const ESCAPED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
 /// The bytes that are never escaped in a segment, by any reader or writer.
 const PLAIN: [bool; 256] = {
@@ -85,10 +79,7 @@ pub(super) fn plain(path: &str) -> (&str, &str) {
 
 /// A path of fixed pieces, each followed by a segment that may hold any text.
 pub(super) fn location(pieces: &[(&str, &str)]) -> Option<HeaderValue> {
-    let bytes: usize = pieces
-        .iter()
-        .map(|(fixed, segment)| fixed.len() + segment.len())
-        .sum();
+    let bytes: usize = pieces.iter().map(|(fixed, segment)| fixed.len() + segment.len()).sum();
     let mut path = String::with_capacity(bytes);
     for (fixed, segment) in pieces {
         path.push_str(fixed);

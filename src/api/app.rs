@@ -103,12 +103,7 @@ impl App {
 
     /// A page of a list, of the state at this head.
     pub(super) fn page_of<T>(&self, items: Vec<T>, next: Option<String>, head: Head) -> Page<T> {
-        Page {
-            items,
-            next,
-            as_of: answer::as_of(head),
-            lagging: self.lags(),
-        }
+        Page { items, next, as_of: answer::as_of(head), lagging: self.lags() }
     }
 
     /// Whether an answer may lag behind the event sources.

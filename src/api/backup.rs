@@ -47,10 +47,7 @@ pub struct Backups {
 impl Backups {
     /// Backups of this ledger.
     pub(super) fn new(reader: FileReader) -> Self {
-        Self {
-            reader,
-            turn: Arc::new(Semaphore::new(1)),
-        }
+        Self { reader, turn: Arc::new(Semaphore::new(1)) }
     }
 }
 

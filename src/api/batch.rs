@@ -97,9 +97,7 @@ pub(super) async fn reserve(
                 omit_quotas(&mut results);
                 size = amounts(&results);
             }
-            permit
-                .make(size, move |turn| respond(turn, &app, &results, head))
-                .await
+            permit.make(size, move |turn| respond(turn, &app, &results, head)).await
         }
         Err(problem) => {
             decided(Some(&problem), false);
@@ -173,14 +171,7 @@ async fn one_by_one(
             let decide_one = |request: &Result<FingerprintedRequest, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;
                 let by = caller::by(&actor, &principal, &request.namespace);
-                grant(
-                    &mut context.transaction,
-                    &policy,
-                    &actor,
-                    &by,
-                    request,
-                    denials.as_ref(),
-                )
+                grant(&mut context.transaction, &policy, &actor, &by, request, denials.as_ref())
             };
             let some = requests.iter().skip(first).take(ITEMS_AT_ONCE);
             let results: Results = some.map(decide_one).collect();
@@ -188,13 +179,8 @@ async fn one_by_one(
         }
     };
     // At least one part: an answer without items also needs the position of the ledger.
-    let parts = (0..count.max(1))
-        .step_by(ITEMS_AT_ONCE)
-        .map(decide_some)
-        .collect();
-    let decided = app
-        .ledger
-        .decide_each(&actor.principal, requests.clone(), parts);
+    let parts = (0..count.max(1)).step_by(ITEMS_AT_ONCE).map(decide_some).collect();
+    let decided = app.ledger.decide_each(&actor.principal, requests.clone(), parts);
     let parts = decided.await?;
     let head = parts.last().map(|(_, head)| *head).unwrap_or_default();
     let results = parts.into_iter().flat_map(|(results, _)| results);
@@ -248,13 +234,8 @@ fn all_or_none(
     denials: Option<&Denials>,
 ) -> Result<Results, (usize, Problem)> {
     let transaction = &mut context.transaction;
-    let all = decide::reserve_all(
-        transaction.state(),
-        transaction.now(),
-        by,
-        requests,
-        context.policy,
-    );
+    let all =
+        decide::reserve_all(transaction.state(), transaction.now(), by, requests, context.policy);
     let all = all.map_err(|(index, refusal)| {
         if let (Some(denials), Some(request)) = (denials, requests.get(index)) {
             denials.note(actor, request, &refusal, transaction.state().head());
@@ -271,13 +252,11 @@ fn all_or_none(
     }
     let mut results = Vec::with_capacity(requests.len());
     for (request, (replayed, notices, unlimited)) in requests.iter().zip(outcomes) {
-        results.push(
-            remembered(transaction.state(), request).map(|status| Granted {
-                status,
-                replayed,
-                warnings: warnings(&request.namespace, &notices, &unlimited),
-            }),
-        );
+        results.push(remembered(transaction.state(), request).map(|status| Granted {
+            status,
+            replayed,
+            warnings: warnings(&request.namespace, &notices, &unlimited),
+        }));
     }
     Ok(results)
 }
@@ -289,9 +268,7 @@ fn amounts_of(result: &Result<Granted, Problem>) -> usize {
 
 /// Makes an answer that may not wait for a turn a small one.
 fn omit_quotas(results: &mut Results) {
-    let denied = results
-        .iter_mut()
-        .filter_map(|result| result.as_mut().err());
+    let denied = results.iter_mut().filter_map(|result| result.as_mut().err());
     denied.for_each(Problem::omit_quotas);
 }
 
@@ -309,11 +286,7 @@ fn written(results: &Results, head: Head, lagging: bool, pause: impl Fn()) -> Ve
             out.push(b',');
         }
         match result {
-            Ok(Granted {
-                status,
-                replayed,
-                warnings,
-            }) => {
+            Ok(Granted { status, replayed, warnings }) => {
                 out.extend_from_slice(match replayed {
                     true => b"{\"status\":200,\"replayed\":true,",
                     false => b"{\"status\":201,",
@@ -363,11 +336,7 @@ mod tests {
         };
         let reservation = Arc::new(reservation);
         Granted {
-            status: ReservationStatus {
-                reservation,
-                end,
-                holding: None,
-            },
+            status: ReservationStatus { reservation, end, holding: None },
             replayed,
             warnings: Vec::new(),
         }
@@ -381,10 +350,7 @@ mod tests {
             Err(problem.clone()),
             Ok(granted("c", Some((End::Released, Timestamp::EPOCH)), true)),
         ];
-        let head = Head {
-            sequence: 7,
-            time: Timestamp::EPOCH,
-        };
+        let head = Head { sequence: 7, time: Timestamp::EPOCH };
         let epoch = "1970-01-01T00:00:00Z";
         let item = |name: &str| {
             json!({
@@ -402,11 +368,7 @@ mod tests {
         replayed["replayed"] = true.into();
         replayed["state"] = "released".into();
         replayed["endedTime"] = epoch.into();
-        let items = [
-            item("a \"b\""),
-            serde_json::to_value(&problem).unwrap(),
-            replayed,
-        ];
+        let items = [item("a \"b\""), serde_json::to_value(&problem).unwrap(), replayed];
         let mut expected = json!({"items": items, "asOf": {"sequence": 7, "time": epoch}});
         for lagging in [false, true] {
             if lagging {

@@ -12,11 +12,8 @@ use quota_semantics::yaml;
 const JSON: &str = "application/json";
 
 /// Media types that tools set by default: a body with one of them is read as the type that the path expects.
-const UNSPECIFIED: [&str; 3] = [
-    "application/x-www-form-urlencoded",
-    "application/octet-stream",
-    "text/plain",
-];
+const UNSPECIFIED: [&str; 3] =
+    ["application/x-www-form-urlencoded", "application/octet-stream", "text/plain"];
 
 const YAML: [&str; 3] = ["application/yaml", "text/yaml", "application/x-yaml"];
 
@@ -81,17 +78,11 @@ impl<S: Send + Sync> FromRequest<S> for ObjectText {
         let is_yaml = YAML.contains(&&*media_type);
         let unspecified = media_type.is_empty() || UNSPECIFIED.contains(&&*media_type);
         if !is_yaml && !unspecified && !is_json(&media_type) {
-            return Err(unsupported(
-                &media_type,
-                "application/json or application/yaml",
-            ));
+            return Err(unsupported(&media_type, "application/json or application/yaml"));
         }
         let text = whole_body(request.into_body()).await?;
         let yaml = is_yaml || (unspecified && !text.trim_ascii_start().starts_with(b"{"));
-        Ok(Self {
-            text: JsonText(text),
-            yaml,
-        })
+        Ok(Self { text: JsonText(text), yaml })
     }
 }
 
@@ -121,10 +112,7 @@ impl JsonText {
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
         // Serde would accept a list as the fields in their order.
         if !self.0.is_empty() && !self.0.trim_ascii_start().starts_with(b"{") {
-            return Err(Problem::new(
-                Reason::Malformed,
-                "the body must be a JSON object",
-            ));
+            return Err(Problem::new(Reason::Malformed, "the body must be a JSON object"));
         }
         let unread = |error: &dyn std::fmt::Display| {
             Problem::new(

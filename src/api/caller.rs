@@ -100,32 +100,17 @@ mod tests {
     #[test]
     fn what_is_well_formed_is_recorded() {
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert_eq!(
-            of("traceparent", parent.as_bytes()).unwrap().traceparent,
-            Some(parent.into())
-        );
-        assert_eq!(
-            of("x-request-id", b"r-1").unwrap().request_id,
-            Some("r-1".into())
-        );
+        assert_eq!(of("traceparent", parent.as_bytes()).unwrap().traceparent, Some(parent.into()));
+        assert_eq!(of("x-request-id", b"r-1").unwrap().request_id, Some("r-1".into()));
         let why = "für das Fest".as_bytes();
-        assert_eq!(
-            of("x-change-reason", why).unwrap().reason,
-            Some("für das Fest".into())
-        );
+        assert_eq!(of("x-change-reason", why).unwrap().reason, Some("für das Fest".into()));
     }
 
     #[test]
     fn ids_that_are_not_are_left_out() {
         for (name, value) in [
-            (
-                "traceparent",
-                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0".to_owned(),
-            ),
-            (
-                "traceparent",
-                "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01".to_owned(),
-            ),
+            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0".to_owned()),
+            ("traceparent", "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01".to_owned()),
             ("x-request-id", "a b".to_owned()),
             ("x-request-id", "x".repeat(129)),
         ] {

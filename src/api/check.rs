@@ -60,10 +60,7 @@ impl Question {
             let pod = pod.request(app, namespace, clock::now(), fresh())?;
             Ok::<_, Problem>((pod, replicas))
         });
-        Ok(Self {
-            request,
-            pods: pods.transpose()?,
-        })
+        Ok(Self { request, pods: pods.transpose()? })
     }
 
     /// How many amounts the check compares.
@@ -86,10 +83,7 @@ impl Question {
             let fitting = decide::fitting(state, now, by, pod, *replicas, policy);
             (*replicas, fitting)
         });
-        Decided {
-            checked: decide::check(state, now, by, &self.request, policy),
-            pods,
-        }
+        Decided { checked: decide::check(state, now, by, &self.request, policy), pods }
     }
 }
 
@@ -168,12 +162,8 @@ fn respond(
     let pods = pods.as_ref().map(|(replicas, fit, problem)| PodsVerdict {
         replicas: *replicas,
         fit: *fit,
-        reason: problem
-            .as_ref()
-            .map(|problem| Cow::Borrowed(problem.reason().as_str())),
-        detail: problem
-            .as_ref()
-            .map(|problem| Cow::Borrowed(problem.detail())),
+        reason: problem.as_ref().map(|problem| Cow::Borrowed(problem.reason().as_str())),
+        detail: problem.as_ref().map(|problem| Cow::Borrowed(problem.detail())),
         quotas: Cow::Borrowed(problem.as_ref().and_then(Problem::quotas).unwrap_or(&[])),
     });
     match checked {

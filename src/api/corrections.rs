@@ -68,16 +68,11 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
         return Err(cause.into());
     };
     if !caller::is_change_reason(reason) {
-        let wrong = format!(
-            "at most {} bytes, no control characters",
-            caller::CHANGE_REASON_MAX_BYTES
-        );
+        let wrong =
+            format!("at most {} bytes, no control characters", caller::CHANGE_REASON_MAX_BYTES);
         return Err(FieldProblem::invalid("reason", reason, &wrong).into());
     }
-    Ok(Arc::new(Actor {
-        reason: Some(reason.into()),
-        ..actor.clone()
-    }))
+    Ok(Arc::new(Actor { reason: Some(reason.into()), ..actor.clone() }))
 }
 
 fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Repair>, Problem> {
@@ -108,23 +103,14 @@ fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Rep
             });
             let listed = listed.map_err(|why| FieldProblem::invalid("object", "…", &why))?;
             let Listed { object, quota } = listed;
-            Ok(Repair::Set {
-                object,
-                quota,
-                seen,
-                quota_seen: item.quota_sequence,
-            })
+            Ok(Repair::Set { object, quota, seen, quota_seen: item.quota_sequence })
         }
         (None, Some(uid)) => {
             let why = "what was known of the object that is gone";
             let seen = seen.ok_or_else(|| FieldProblem::required("known", why))?;
             let uid = uid.clone();
             let namespace = item.namespace.clone();
-            Ok(Repair::End {
-                namespace,
-                uid,
-                seen,
-            })
+            Ok(Repair::End { namespace, uid, seen })
         }
         _ => Err(FieldProblem::required(
             "object",
@@ -140,10 +126,7 @@ fn seen(expected: &ExpectedObject) -> Result<ComparedRecord, FieldProblem> {
         let text = version.unwrap_or_default();
         FieldProblem::invalid("known.resourceVersion", text, "not a number")
     })?;
-    Ok(ComparedRecord {
-        entry: expected.sequence,
-        version,
-    })
+    Ok(ComparedRecord { entry: expected.sequence, version })
 }
 
 /// Records the repairs, in as many decisions as their entries need.
@@ -197,18 +180,16 @@ fn put_right<'r>(
     let transaction = &mut context.transaction;
     let (mut outcomes, mut bytes) = (Vec::new(), 0);
     for repair in repairs {
-        outcomes.push(
-            match decide::repair(transaction.state(), repair, transaction.now()) {
-                Repaired::Done(events) => {
-                    bytes += events.iter().map(size::of_event).sum::<usize>();
-                    let kind = events.first().and_then(correction);
-                    transaction.record(by, events);
-                    (CorrectionOutcome::Corrected, kind)
-                }
-                Repaired::Right => (CorrectionOutcome::Right, None),
-                Repaired::Changed => (CorrectionOutcome::Conflict, None),
-            },
-        );
+        outcomes.push(match decide::repair(transaction.state(), repair, transaction.now()) {
+            Repaired::Done(events) => {
+                bytes += events.iter().map(size::of_event).sum::<usize>();
+                let kind = events.first().and_then(correction);
+                transaction.record(by, events);
+                (CorrectionOutcome::Corrected, kind)
+            }
+            Repaired::Right => (CorrectionOutcome::Right, None),
+            Repaired::Changed => (CorrectionOutcome::Conflict, None),
+        });
         if bytes >= size::AT_ONCE {
             break;
         }

@@ -22,14 +22,7 @@ pub(super) async fn list(
     Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    page(
-        app,
-        &actor.principal,
-        Some(namespace),
-        Reader::default(),
-        &query,
-    )
-    .await
+    page(app, &actor.principal, Some(namespace), Reader::default(), &query).await
 }
 
 /// `GET /v1/denials`: of all namespaces that the caller may read.
@@ -51,12 +44,7 @@ async fn page(
 ) -> Result<Response, Problem> {
     let permit = Permit::to_read(principal)?;
     let limit = query.limit(app.page)?;
-    let query = Query {
-        namespace,
-        reader,
-        before: query.after()?,
-        limit: limit + 1,
-    };
+    let query = Query { namespace, reader, before: query.after()?, limit: limit + 1 };
     let mut kept = match app.ledger.denials() {
         Some(denials) => denials.list(query).await,
         None => Vec::new(),

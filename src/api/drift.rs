@@ -81,11 +81,7 @@ struct Found {
 }
 
 fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Timestamp) -> Found {
-    let nothing = |difference| Found {
-        difference,
-        recorded: None,
-        quota: None,
-    };
+    let nothing = |difference| Found { difference, recorded: None, quota: None };
     let listed = match listed {
         Ok(Some(listed)) => listed,
         Ok(None) => return nothing(Difference::Ignored),
@@ -94,21 +90,14 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
     let Listed { object, quota } = listed;
     let (difference, recorded) = match decide::compare(state, object, quota.as_deref(), now) {
         Comparison::Same => (Difference::None, None),
-        Comparison::Newer => (
-            Difference::Newer,
-            state.object(&object.namespace, &object.uid),
-        ),
+        Comparison::Newer => (Difference::Newer, state.object(&object.namespace, &object.uid)),
         Comparison::Missing => (Difference::Missing, None),
         Comparison::Recreated(other) => (Difference::Recreated, Some(other)),
         Comparison::Changed(recorded) => (Difference::Changed, Some(recorded)),
     };
     let current = state.quota_record(&object.namespace, &object.name);
     let current = current.map(|(record, entry)| (record.clone(), entry));
-    Found {
-        difference,
-        recorded,
-        quota: current.filter(|_| quota.is_some()),
-    }
+    Found { difference, recorded, quota: current.filter(|_| quota.is_some()) }
 }
 
 fn compared_of<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found) -> Compared<'a> {

@@ -26,10 +26,7 @@ pub(super) async fn accept(
         Ok((answer, as_of))
     })
     .await?;
-    let rejected = answer
-        .rejected
-        .into_iter()
-        .map(|(line, reason)| RejectedEvent { line, reason });
+    let rejected = answer.rejected.into_iter().map(|(line, reason)| RejectedEvent { line, reason });
     Ok(answer::ok(&EventsAnswer {
         accepted: answer.recorded.accepted,
         ignored: answer.recorded.ignored,

@@ -47,33 +47,17 @@ fn contribution(part: &Part) -> Contribution {
         expiration_time,
     };
     match &part.holder {
-        Holder::Object(object) => of(
-            Kind::Object,
-            &object.uid,
-            &object.resource,
-            &object.name,
-            None,
-        ),
+        Holder::Object(object) => {
+            of(Kind::Object, &object.uid, &object.resource, &object.name, None)
+        }
         Holder::Commit(view) => {
             let reservation = &view.reservation;
-            of(
-                Kind::Commit,
-                &reservation.uid,
-                &reservation.resource,
-                &reservation.name,
-                None,
-            )
+            of(Kind::Commit, &reservation.uid, &reservation.resource, &reservation.name, None)
         }
         Holder::Reservation(view) => {
             let reservation = &view.reservation;
             let end = Some(reservation.expiration);
-            of(
-                Kind::Reservation,
-                &reservation.uid,
-                &reservation.resource,
-                &reservation.name,
-                end,
-            )
+            of(Kind::Reservation, &reservation.uid, &reservation.resource, &reservation.name, end)
         }
     }
 }
@@ -96,15 +80,8 @@ pub(super) async fn explain(
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after: Option<PartKey> = page::after(query.after.as_deref())?;
-    let when = When {
-        at: query.at,
-        sequence: query.sequence,
-    };
-    let asked = (
-        namespace.clone(),
-        query.quota.clone(),
-        query.resource.clone(),
-    );
+    let when = When { at: query.at, sequence: query.sequence };
+    let asked = (namespace.clone(), query.quota.clone(), query.resource.clone());
     let view = move |state: &state::State| {
         let (namespace, quota, resource) = &asked;
         let quota = quota.as_deref();
@@ -170,10 +147,7 @@ pub(super) async fn explain_group(
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after: Option<GroupPartKey> = page::after(query.after.as_deref())?;
-    let when = When {
-        at: query.at,
-        sequence: query.sequence,
-    };
+    let when = When { at: query.at, sequence: query.sequence };
     let asked = (name.clone(), query.resource.clone());
     let view = move |state: &state::State| {
         let (group, resource) = &asked;
@@ -181,9 +155,7 @@ pub(super) async fn explain_group(
         let is_shown =
             reader.reads_all() || Copied::for_reader(state, copied.clone(), &reader).is_some();
         let figures = copied.view().figures.into_iter().filter(|_| is_shown);
-        let figure = figures
-            .into_iter()
-            .find(|it| *it.figure.resource == **resource)?;
+        let figure = figures.into_iter().find(|it| *it.figure.resource == **resource)?;
         let reads = |namespace: &Name| reader.reads(namespace);
         let parts = state.group_parts_view(group, resource, reads, MEMBERS_MAX)?;
         Some((figure, parts, state.head()))
@@ -197,9 +169,8 @@ pub(super) async fn explain_group(
             return Err(Problem::new(Reason::NotFound, detail));
         };
         let mut found = parts.first(after.as_ref(), limit + 1, || turn.pause());
-        let next = page::cut(&mut found, limit, |(namespace, part)| {
-            token(&(part.key(), namespace))
-        })?;
+        let next =
+            page::cut(&mut found, limit, |(namespace, part)| token(&(part.key(), namespace)))?;
         let items = found.iter().map(|(namespace, part)| Contribution {
             namespace: Some(namespace.clone()),
             ..contribution(part)
@@ -242,9 +213,5 @@ fn figures(
     let of_group = || Some(state.group_member(quota, namespace)?.figures);
     let mut figures = of_quota.or_else(of_group)?.into_iter();
     let figure = figures.find(|figure| *figure.resource == *resource)?;
-    Some((
-        Some(figure.hard),
-        figure.used.unwrap_or_default(),
-        figure.reserved,
-    ))
+    Some((Some(figure.hard), figure.used.unwrap_or_default(), figure.reserved))
 }

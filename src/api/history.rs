@@ -41,10 +41,7 @@ pub(super) struct Most {
 impl From<usize> for Most {
     /// This many entries.
     fn from(entries: usize) -> Self {
-        Self {
-            entries,
-            bytes: FOUND_BYTES,
-        }
+        Self { entries, bytes: FOUND_BYTES }
     }
 }
 
@@ -158,18 +155,8 @@ struct Search<T, P> {
 
 impl<T, P: FnMut(Entry) -> Option<T>> Search<T, P> {
     const fn new(most: Most, pick: P) -> Self {
-        let so_far = Walk {
-            found: Vec::new(),
-            next: None,
-            last: None,
-        };
-        Self {
-            most,
-            pick,
-            scanned: 0,
-            bytes: 0,
-            so_far,
-        }
+        let so_far = Walk { found: Vec::new(), next: None, last: None };
+        Self { most, pick, scanned: 0, bytes: 0, so_far }
     }
 
     /// Looks at an entry; false if the walk ends before it.
@@ -295,9 +282,8 @@ mod tests {
         fn of(batches: impl IntoIterator<Item = (u64, usize)>) -> Self {
             let mut next = 1;
             let batch = |(count, bytes): (u64, usize)| {
-                let entries: Vec<Entry> = (next..next + count)
-                    .map(|sequence| entry(sequence, bytes))
-                    .collect();
+                let entries: Vec<Entry> =
+                    (next..next + count).map(|sequence| entry(sequence, bytes)).collect();
                 let batch = Batch {
                     first_sequence: next,
                     count: u32::try_from(count).unwrap(),
@@ -305,16 +291,9 @@ mod tests {
                     payload: codec::encode_entries(&entries),
                 };
                 next += count;
-                StoredBatch {
-                    batch,
-                    hash: Hash::GENESIS,
-                    previous: Hash::GENESIS,
-                }
+                StoredBatch { batch, hash: Hash::GENESIS, previous: Hash::GENESIS }
             };
-            Self {
-                batches: batches.into_iter().map(batch).collect(),
-                ..Self::default()
-            }
+            Self { batches: batches.into_iter().map(batch).collect(), ..Self::default() }
         }
 
         fn last(&self) -> Sequence {
@@ -322,12 +301,7 @@ mod tests {
         }
 
         fn sequences_back(&self, from: Sequence, most: impl Into<Most>) -> Walk<Sequence> {
-            scan_back(
-                self,
-                from,
-                Search::new(most.into(), |entry| Some(entry.sequence)),
-            )
-            .unwrap()
+            scan_back(self, from, Search::new(most.into(), |entry| Some(entry.sequence))).unwrap()
         }
     }
 
@@ -350,10 +324,8 @@ mod tests {
             self.reads.fetch_add(1, Ordering::Relaxed);
             let read_bytes = self.read_bytes.clone();
             let kept = self.batches.iter();
-            let kept: Vec<StoredBatch> = kept
-                .filter(|stored| stored.batch.last_sequence() >= from)
-                .cloned()
-                .collect();
+            let kept: Vec<StoredBatch> =
+                kept.filter(|stored| stored.batch.last_sequence() >= from).cloned().collect();
             Box::new(kept.into_iter().map(move |stored| {
                 let bytes = stored.batch.payload.len() as u64;
                 read_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -366,10 +338,7 @@ mod tests {
         }
 
         fn durable(&self) -> Durable {
-            Durable {
-                sequence: self.last(),
-                ..Durable::NOTHING
-            }
+            Durable { sequence: self.last(), ..Durable::NOTHING }
         }
     }
 
@@ -389,15 +358,10 @@ mod tests {
         assert_eq!(page.found, [8, 7, 6, 5]);
         assert_eq!((page.next, page.last), (Some(4), Some(5)));
         // Entries that are not wanted take no room; one that is too large by itself is found.
-        let search = Search::new(500.into(), |entry: Entry| {
-            (entry.sequence == 9).then_some(())
-        });
+        let search = Search::new(500.into(), |entry: Entry| (entry.sequence == 9).then_some(()));
         let page = scan(&stored, 1, search).unwrap();
         assert_eq!((page.found.len(), page.next, page.last), (1, None, Some(9)));
-        let small = Most {
-            entries: 500,
-            bytes: 1000,
-        };
+        let small = Most { entries: 500, bytes: 1000 };
         assert_eq!(stored.sequences_back(9, small).found, [9]);
     }
 

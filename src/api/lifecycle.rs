@@ -51,25 +51,9 @@ pub(super) async fn extend(
     let extended = measured(Operation::Extend, async {
         let ttl = read_more(&text)?;
         let extension = move |it: Change<'_>| {
-            decide::extend(
-                it.state,
-                it.now,
-                it.by,
-                it.namespace,
-                it.uid,
-                ttl,
-                it.policy,
-            )
+            decide::extend(it.state, it.now, it.by, it.namespace, it.uid, ttl, it.policy)
         };
-        change(
-            &app,
-            &principal,
-            actor,
-            place,
-            extension,
-            State::reservation_status,
-        )
-        .await
+        change(&app, &principal, actor, place, extension, State::reservation_status).await
     });
     respond(&app, extended.await)
 }
@@ -77,8 +61,7 @@ pub(super) async fn extend(
 fn read_more(text: &JsonText) -> Result<Span, Problem> {
     let mut causes = Vec::new();
     let ttl = read_ttl(Some(&text.read::<More>()?.ttl), &mut causes);
-    ttl.map(crate::config::Period::span)
-        .ok_or_else(|| Problem::invalid(causes))
+    ttl.map(crate::config::Period::span).ok_or_else(|| Problem::invalid(causes))
 }
 
 /// `POST …/reservations/{uid}/commit`
@@ -90,15 +73,10 @@ pub(super) async fn commit(
     text: JsonText,
 ) -> Response {
     let committed = measured(Operation::Commit, async {
-        let commitment = if text.is_empty() {
-            Commitment::default()
-        } else {
-            text.read::<Commitment<'_>>()?
-        };
+        let commitment =
+            if text.is_empty() { Commitment::default() } else { text.read::<Commitment<'_>>()? };
         let mut causes = Vec::new();
-        let resources = commitment
-            .reserved
-            .map(|amounts| amounts.read("reserved", &mut causes));
+        let resources = commitment.reserved.map(|amounts| amounts.read("reserved", &mut causes));
         if !causes.is_empty() {
             return Err(Problem::invalid(causes));
         }
@@ -106,15 +84,7 @@ pub(super) async fn commit(
             let (resources, bounds) = (resources.as_ref(), &it.policy.bounds);
             decide::commit(it.state, it.by, it.namespace, it.uid, resources, bounds)
         };
-        change(
-            &app,
-            &principal,
-            actor,
-            place,
-            commitment,
-            State::reservation_status,
-        )
-        .await
+        change(&app, &principal, actor, place, commitment, State::reservation_status).await
     });
     respond(&app, committed.await)
 }
@@ -127,10 +97,8 @@ pub(super) async fn release(
     Caller(actor): Caller,
 ) -> Response {
     let release = |it: Change<'_>| decide::release(it.state, it.by, it.namespace, it.uid);
-    let released = measured(
-        Operation::Release,
-        change(&app, &principal, actor, place, release, |_, _, _| ()),
-    );
+    let released =
+        measured(Operation::Release, change(&app, &principal, actor, place, release, |_, _, _| ()));
     match released.await {
         Ok(_) => StatusCode::NO_CONTENT.into_response(),
         Err(problem) => problem.into_response(),

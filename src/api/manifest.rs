@@ -72,15 +72,8 @@ pub(super) fn unreadable(manifest: &Value, pointer: &str, name: &str) -> Vec<Fie
 
 /// The top-level fields of every manifest. A response can be sent back as a manifest, so fields of responses are
 /// included.
-pub(super) const TOP: [&str; 7] = [
-    "apiVersion",
-    "kind",
-    "metadata",
-    "spec",
-    "status",
-    "asOf",
-    "lagging",
-];
+pub(super) const TOP: [&str; 7] =
+    ["apiVersion", "kind", "metadata", "spec", "status", "asOf", "lagging"];
 
 /// The fields of a quota's spec.
 pub(super) const SPEC: [&str; 3] = ["hard", "scopes", "scopeSelector"];
@@ -93,7 +86,5 @@ pub(super) fn unknown(manifest: &Value, place: &str, allowed: &[&str]) -> Vec<St
     let fields = object.as_object().into_iter().flatten();
     let strange = fields.filter(|(field, _)| !allowed.contains(&field.as_str()));
     let separator = if place.is_empty() { "" } else { "." };
-    strange
-        .map(|(field, _)| format!("unknown field '{place}{separator}{field}'"))
-        .collect()
+    strange.map(|(field, _)| format!("unknown field '{place}{separator}{field}'")).collect()
 }

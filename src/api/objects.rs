@@ -101,9 +101,7 @@ pub(super) async fn list(
     let limit = page::limit(query.limit, app.page)?;
     let after: Option<ObjectKey> = query.after()?;
     let permit = Permit::to_read(&actor.principal)?;
-    let read = app
-        .ledger
-        .read(|state| (state.objects_view(&namespace), state.head()));
+    let read = app.ledger.read(|state| (state.objects_view(&namespace), state.head()));
     let (view, head) = read.await?;
     // All objects are scanned, but outside the lock of the state.
     let count = view.len();
@@ -113,9 +111,8 @@ pub(super) async fn list(
         view.page(after.as_ref(), limit + 1, keep, || turn.pause())
     };
     let mut objects = permit.make(count, look).await;
-    let next = page::cut(&mut objects, limit, |view| {
-        token(&(&view.resource, &view.name, &view.uid))
-    })?;
+    let next =
+        page::cut(&mut objects, limit, |view| token(&(&view.resource, &view.name, &view.uid)))?;
     let amounts = amounts(&objects);
     let make = move |turn: &Turn| page(turn, &app, &objects, next, head);
     Ok(permit.make(amounts, make).await)
@@ -144,9 +141,7 @@ pub(super) async fn list_all(
             break;
         };
         let room = limit - objects.len();
-        let (found, then) = app
-            .ledger
-            .peek(|state| state.objects_from(from, PLACES, room, keep));
+        let (found, then) = app.ledger.peek(|state| state.objects_from(from, PLACES, room, keep));
         objects.extend(found);
         next = then;
     }

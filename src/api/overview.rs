@@ -93,9 +93,7 @@ impl NamespaceView {
 /// The labels of a namespace.
 pub(super) fn labels_of(record: &NamespaceRecord) -> BTreeMap<String, String> {
     let labels = record.labels.iter();
-    labels
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .collect()
+    labels.map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }
 
 /// The first namespaces after a position.
@@ -141,11 +139,7 @@ impl Best {
         let place = (Reverse(rank), namespace.clone());
         let is_full = self.found.len() == self.most;
         if self.after.as_ref().is_some_and(|after| place <= *after)
-            || (is_full
-                && self
-                    .found
-                    .last_key_value()
-                    .is_none_or(|(last, _)| place > *last))
+            || (is_full && self.found.last_key_value().is_none_or(|(last, _)| place > *last))
         {
             return;
         }
@@ -216,11 +210,7 @@ fn fullest(limits: &LimitsView) -> Option<FullestLimit> {
         // The first among equals, so that the answer is stable.
         let (place, share) =
             shares.reduce(|best, next| if next.1 > best.1 { next } else { best })?;
-        Some(FullestLimit {
-            limit,
-            place,
-            share,
-        })
+        Some(FullestLimit { limit, place, share })
     };
     let all = limits.views().filter_map(of);
     all.reduce(|best, next| match next.rank() > best.rank() {
@@ -280,9 +270,7 @@ pub(super) async fn list(
 /// The page of the best namespaces, and where the next one begins if there are more than `limit`.
 fn page_of(best: Best, limit: usize, as_of: Head, lagging: bool) -> Result<Response, Problem> {
     let mut found: Vec<(FullnessOrder, NamespaceUsage)> = best.found.into_iter().collect();
-    let next = page::cut(&mut found, limit, |((rank, name), _)| {
-        token(&(rank.0, name))
-    })?;
+    let next = page::cut(&mut found, limit, |((rank, name), _)| token(&(rank.0, name)))?;
     Ok(answer::ok(&NamespacePage {
         items: found.into_iter().map(|(_, shown)| shown).collect(),
         total: best.total,
@@ -378,10 +366,7 @@ impl Fullness {
         let places: BTreeMap<Name, usize> = names.iter().cloned().zip(0..).collect();
         let buckets = || Buckets::new(parts.period, parts.step.span());
         let mut shares = Shares {
-            namespaces: places
-                .values()
-                .map(|_| (BTreeMap::new(), buckets()))
-                .collect(),
+            namespaces: places.values().map(|_| (BTreeMap::new(), buckets())).collect(),
             places: places.clone(),
         };
         let wanted = Wanted {
@@ -390,10 +375,7 @@ impl Fullness {
             namespaces: Box::new(move |name| places.contains_key(name) && reader.reads(name)),
             groups: None,
         };
-        Self {
-            tracker: Tracker::begin(wanted, state, &mut shares),
-            shares,
-        }
+        Self { tracker: Tracker::begin(wanted, state, &mut shares), shares }
     }
 
     fn points(self, parts: &Parts) -> Vec<Point> {
@@ -478,11 +460,7 @@ pub(super) async fn trend(
     let mut seen = BTreeSet::new();
     let names = named.filter(|name| seen.insert(*name));
     let names: Vec<Name> = names.map(Name::from).collect();
-    let series = SeriesQuery {
-        from: query.from,
-        to: query.to,
-        step: query.step,
-    };
+    let series = SeriesQuery { from: query.from, to: query.to, step: query.step };
     let parts = series.parts(clock::now())?;
     let wrong = if count > app.page {
         Some(format!("more than {} names", app.page))
@@ -504,11 +482,5 @@ pub(super) async fn trend(
     let (period, step) = (parts.period, parts.step.to_string());
     let make = move |fullness: Fullness, _: &state::State, _, _: &Turn| fullness.points(&parts);
     let points = app.past.period(&permit, period, begin, make).await?;
-    Ok(answer::ok(&Trend {
-        namespaces: &names,
-        step,
-        points,
-        as_of,
-        lagging: app.lags(),
-    }))
+    Ok(answer::ok(&Trend { namespaces: &names, step, points, as_of, lagging: app.lags() }))
 }

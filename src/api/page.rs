@@ -20,9 +20,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let query = unread::query(&parts.uri);
-        Ok(Self(
-            query.map_err(|why| Problem::new(Reason::Malformed, why))?,
-        ))
+        Ok(Self(query.map_err(|why| Problem::new(Reason::Malformed, why))?))
     }
 }
 

@@ -41,9 +41,7 @@ pub(super) fn of(headers: &HeaderMap) -> Result<Option<Precondition>, Problem> {
         (Some(tag), None) => version(tag).map(Some),
         (None, Some("*")) => Ok(Some(Precondition::Absent)),
         (None, Some(_)) => Err(malformed("If-None-Match of a change must be *")),
-        (Some(_), Some(_)) => Err(malformed(
-            "If-Match and If-None-Match contradict each other",
-        )),
+        (Some(_), Some(_)) => Err(malformed("If-Match and If-None-Match contradict each other")),
     }
 }
 
@@ -102,17 +100,8 @@ mod tests {
         ] {
             assert!(of(&headers(name, value)).is_err(), "{value}");
         }
-        assert_eq!(
-            of(&headers(header::IF_MATCH, "42")).unwrap(),
-            Some(Precondition::Version(42))
-        );
-        assert_eq!(
-            of(&headers(header::IF_MATCH, "*")).unwrap(),
-            Some(Precondition::Present)
-        );
-        assert_eq!(
-            of(&headers(header::IF_NONE_MATCH, "*")).unwrap(),
-            Some(Precondition::Absent)
-        );
+        assert_eq!(of(&headers(header::IF_MATCH, "42")).unwrap(), Some(Precondition::Version(42)));
+        assert_eq!(of(&headers(header::IF_MATCH, "*")).unwrap(), Some(Precondition::Present));
+        assert_eq!(of(&headers(header::IF_NONE_MATCH, "*")).unwrap(), Some(Precondition::Absent));
     }
 }

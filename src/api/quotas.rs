@@ -89,10 +89,7 @@ fn read(
     namespace: &str,
     name: &str,
 ) -> Result<((Manifest, Checked), Vec<String>), Problem> {
-    let Read {
-        mut manifest,
-        unknown,
-    } = manifest::read(text)?;
+    let Read { mut manifest, unknown } = manifest::read(text)?;
     let metadata = &mut manifest.metadata;
     take_from_path("metadata.namespace", &mut metadata.namespace, namespace)?;
     take_from_path("metadata.name", &mut metadata.name, name)?;
@@ -104,9 +101,7 @@ fn read(
 }
 
 fn location(record: &QuotaRecord) -> Option<HeaderValue> {
-    let QuotaRecord {
-        namespace, name, ..
-    } = record;
+    let QuotaRecord { namespace, name, .. } = record;
     answer::location(&[("/v1/namespaces/", namespace), ("/quotas/", name)])
 }
 
@@ -144,9 +139,7 @@ fn set(
         }
     };
     if !errors.is_empty() {
-        return Err(Problem::invalid(
-            errors.into_iter().map(FieldProblem::from).collect(),
-        ));
+        return Err(Problem::invalid(errors.into_iter().map(FieldProblem::from).collect()));
     }
     let change = QuotaChange {
         namespace: namespace.clone(),
@@ -197,9 +190,7 @@ pub(super) async fn get(
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let read = app
-        .ledger
-        .read(|state| (state.copied_quota(&namespace, &name), state.head()));
+    let read = app.ledger.read(|state| (state.copied_quota(&namespace, &name), state.head()));
     let (copied, head) = read.await?;
     let copied = copied.ok_or_else(|| {
         let detail = format!("quota {namespace}/{name} not found");

@@ -28,11 +28,7 @@ pub(super) struct Reading {
 
 impl Readers {
     pub(super) fn new(most: usize) -> Self {
-        Self {
-            most,
-            all: Arc::new(Semaphore::new(most)),
-            of_principal: Mutex::default(),
-        }
+        Self { most, all: Arc::new(Semaphore::new(most)), of_principal: Mutex::default() }
     }
 
     /// Waits for a turn: first for one of the principal's own, so that a principal never has more waiters in the common
@@ -78,9 +74,7 @@ mod tests {
     async fn a_flood_of_readers_waits_for_itself() {
         let readers = Readers::new(4);
         let [flood, other] = ["flood", "other"].map(Name::from);
-        let reading: Vec<_> = (0..2)
-            .map(|_| try_turn(&readers, &flood).unwrap())
-            .collect();
+        let reading: Vec<_> = (0..2).map(|_| try_turn(&readers, &flood).unwrap()).collect();
         let mut waiting: Vec<_> = (0..9).map(|_| Box::pin(readers.turn(&flood))).collect();
         for turn in &mut waiting {
             assert!(turn.now_or_never().is_none());

@@ -49,12 +49,7 @@ pub(super) async fn request(
         &RelistAnswer {
             clusters: relist.clusters,
             resources: resources.into_iter().collect(),
-            wait_seconds: relist
-                .wait
-                .as_millis()
-                .div_ceil(1000)
-                .try_into()
-                .unwrap_or(0),
+            wait_seconds: relist.wait.as_millis().div_ceil(1000).try_into().unwrap_or(0),
         },
     ))
 }
@@ -72,11 +67,7 @@ fn kinds(request: &RelistRequest) -> Result<BTreeSet<Name>, Problem> {
         errors = vec![FieldProblem::forbidden(field, &why)];
     }
     match errors.is_empty() {
-        true => Ok(request
-            .resources
-            .iter()
-            .map(|kind| kind.as_str().into())
-            .collect()),
+        true => Ok(request.resources.iter().map(|kind| kind.as_str().into()).collect()),
         false => Err(Problem::invalid(errors)),
     }
 }

@@ -33,14 +33,11 @@ impl<'a> ResourceQuota<'a> {
     /// A quota with its numbers. Its conditions name the limits that are not in force.
     #[must_use]
     pub fn of(view: &'a QuotaView, enforcement: &Enforcement) -> Self {
-        let holds = view
-            .holds
-            .iter()
-            .map(|(reservation, reserved)| QuotaReservation {
-                reserved_by: holder(reservation),
-                reserved: Cow::Borrowed(reserved),
-                expiration_time: reservation.expiration,
-            });
+        let holds = view.holds.iter().map(|(reservation, reserved)| QuotaReservation {
+            reserved_by: holder(reservation),
+            reserved: Cow::Borrowed(reserved),
+            expiration_time: reservation.expiration,
+        });
         let body = Quota {
             api_version: Cow::Borrowed(API_VERSION),
             kind: Cow::Borrowed(KIND),

@@ -88,9 +88,8 @@ pub(super) fn is_no_edit(
     if !decide::belongs_to_source(state, context.policy, namespace, name) || !repeats() {
         return Ok(false);
     }
-    let holds = precondition.map_or(Ok(()), |condition| {
-        condition.check(subject.to_owned(), Some(entry))
-    });
+    let holds =
+        precondition.map_or(Ok(()), |condition| condition.check(subject.to_owned(), Some(entry)));
     holds.map(|()| true).map_err(refused)
 }
 

@@ -109,10 +109,7 @@ async fn denials(
     let Some(denials) = app.ledger.denials() else {
         return (Vec::new(), None);
     };
-    let all = Query {
-        limit: usize::MAX,
-        ..Query::default()
-    };
+    let all = Query { limit: usize::MAX, ..Query::default() };
     let mut kept = denials.list(all).await;
     let since = kept.iter().map(|denial| denial.time).min();
     kept.retain(|denial| {
@@ -156,10 +153,7 @@ impl ReportQuery {
             let detail = "from is not before to, or in the future";
             return Err(Problem::new(Reason::Malformed, detail));
         }
-        Ok(Period {
-            from: self.from,
-            to,
-        })
+        Ok(Period { from: self.from, to })
     }
 
     fn asked(&self, caller: &Principal) -> Result<Asked, Problem> {
@@ -194,10 +188,7 @@ impl ReportQuery {
 
 fn listed(text: Option<&str>) -> BTreeSet<Name> {
     let names = text.unwrap_or_default().split(',').map(str::trim);
-    names
-        .filter(|name| !name.is_empty())
-        .map(Name::from)
-        .collect()
+    names.filter(|name| !name.is_empty()).map(Name::from).collect()
 }
 
 fn forbidden(caller: &Principal, namespace: Option<&str>) -> Problem {
@@ -207,13 +198,7 @@ fn forbidden(caller: &Principal, namespace: Option<&str>) -> Problem {
 
 impl Asked {
     fn question(self, period: Period, caller: Principal) -> Question {
-        let Self {
-            by,
-            names,
-            group,
-            labels,
-            resources,
-        } = self;
+        let Self { by, names, group, labels, resources } = self;
         let of_groups = group.clone();
         let namespaces = move |name: &str, record: Option<&NamespaceRecord>| {
             let is_named = names.is_empty() || names.contains(name);
@@ -240,18 +225,15 @@ struct Known {
 
 impl Known {
     fn of(state: &state::State, names: &BTreeSet<Name>, groups: &[Name]) -> Self {
-        let mut known = Self {
-            missing: names.iter().cloned().collect(),
-            missing_groups: groups.to_vec(),
-        };
+        let mut known =
+            Self { missing: names.iter().cloned().collect(), missing_groups: groups.to_vec() };
         known.look(state);
         known
     }
 
     fn look(&mut self, state: &state::State) {
         self.missing.retain(|name| !state.has_namespace(name));
-        self.missing_groups
-            .retain(|name| state.group_record(name).is_none());
+        self.missing_groups.retain(|name| state.group_record(name).is_none());
     }
 
     fn complain(&self) -> Result<(), Problem> {
@@ -278,9 +260,7 @@ impl Fold for Following {
             self.known.missing.retain(|missing| missing != name);
         }
         if let Event::GroupSet(group) = &entry.event {
-            self.known
-                .missing_groups
-                .retain(|missing| *missing != group.name);
+            self.known.missing_groups.retain(|missing| *missing != group.name);
         }
     }
 

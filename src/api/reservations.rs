@@ -208,21 +208,15 @@ fn read(
 fn created(app: &App, granted: &Granted, head: Head) -> Response {
     if granted.replayed {
         let mut response = show(app, StatusCode::OK, &granted.status, head);
-        response
-            .headers_mut()
-            .insert("idempotency-replayed", HeaderValue::from_static("true"));
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
         return response;
     }
-    let Granted {
-        status, warnings, ..
-    } = granted;
+    let Granted { status, warnings, .. } = granted;
     let mut response = show_with(app, StatusCode::CREATED, status, warnings, head);
     let reservation = &granted.status.reservation;
     let uid = reservation.uid.to_string();
-    let location = answer::location(&[
-        ("/v1/namespaces/", &reservation.namespace),
-        ("/reservations/", &uid),
-    ]);
+    let location =
+        answer::location(&[("/v1/namespaces/", &reservation.namespace), ("/reservations/", &uid)]);
     if let Some(location) = location {
         response.headers_mut().insert(header::LOCATION, location);
     }
@@ -236,9 +230,8 @@ pub(super) async fn get(
     Target([namespace, uid]): Target<2>,
 ) -> Result<Response, Problem> {
     let parsed = parse_uid(&uid)?;
-    let found = app
-        .ledger
-        .read(|state| (state.reservation_status(&namespace, &parsed), state.head()));
+    let found =
+        app.ledger.read(|state| (state.reservation_status(&namespace, &parsed), state.head()));
     let (status, head) = found.await?;
     let status = status.ok_or_else(|| not_found(&uid))?;
     Ok(show(&app, StatusCode::OK, &status, head))
@@ -266,10 +259,7 @@ pub(super) async fn list(
     let limit = page::limit(query.limit, app.page)?;
     // Pages are ordered by the entry that granted or ended a reservation, which stays the same between two pages.
     let after: ReservationPlace = page::after(query.after.as_deref())?.unwrap_or_default();
-    let when = When {
-        at: query.at,
-        sequence: query.sequence,
-    };
+    let when = When { at: query.at, sequence: query.sequence };
     let copied = move |state: &state::State| {
         let view = state.reservations_view(&namespace, query.state, after);
         (view, state.head())
@@ -282,9 +272,7 @@ pub(super) async fn list(
         Ok(answer::large(
             turn,
             &Page {
-                items: items
-                    .map(|(reservation, end)| item(reservation, *end))
-                    .collect(),
+                items: items.map(|(reservation, end)| item(reservation, *end)).collect(),
                 next: next.as_ref().map(token).transpose()?,
                 as_of: answer::as_of(head),
                 lagging,

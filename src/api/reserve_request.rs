@@ -89,9 +89,7 @@ impl<'de> Visitor<'de> for ReadAmounts {
                 return Err(de::Error::custom(limit));
             }
             if amounts.iter().any(|(other, _)| *other == name) {
-                return Err(de::Error::custom(format!(
-                    "resource {name:?} is there twice"
-                )));
+                return Err(de::Error::custom(format!("resource {name:?} is there twice")));
             }
             amounts.push((name, quantity));
         }
@@ -115,11 +113,7 @@ impl Amounts<'_> {
                 }
                 Ok(quantity) => list.push((name.clone(), quantity)),
                 Err(error) => {
-                    causes.push(FieldProblem::invalid(
-                        field(),
-                        token.get(),
-                        &error.to_string(),
-                    ));
+                    causes.push(FieldProblem::invalid(field(), token.get(), &error.to_string()));
                 }
             }
         }
@@ -146,16 +140,10 @@ impl SharedNames {
         let holder = request.reserved_by.iter_mut();
         let holder = holder.flat_map(|holder| [&mut holder.api_version, &mut holder.kind]);
         let holder = holder.filter(|name| !name.is_empty());
-        let resources = request
-            .reserved
-            .iter_mut()
-            .flat_map(|amounts| &mut amounts.0);
+        let resources = request.reserved.iter_mut().flat_map(|amounts| &mut amounts.0);
         let resources = resources.map(|(name, _)| name);
         let namespace = request.namespace.iter_mut();
-        namespace
-            .chain(holder)
-            .chain(resources)
-            .for_each(|name| self.share(name));
+        namespace.chain(holder).chain(resources).for_each(|name| self.share(name));
     }
 }
 
@@ -169,10 +157,7 @@ struct Subject {
 impl<'a> ReserveRequest<'a> {
     /// A request for an object.
     pub(super) fn of_object(object: &'a RawValue) -> Self {
-        Self {
-            object: Some(object),
-            ..Self::default()
-        }
+        Self { object: Some(object), ..Self::default() }
     }
 
     /// The request for capacity. `fresh` is the uid to use if the request has none; without `fresh` the request must
@@ -191,15 +176,8 @@ impl<'a> ReserveRequest<'a> {
         for wrong in syntax::dns_label(namespace) {
             causes.push(FieldProblem::invalid("namespace", namespace, &wrong));
         }
-        if self
-            .namespace
-            .as_deref()
-            .is_some_and(|own| own != namespace.as_str())
-        {
-            causes.push(FieldProblem::forbidden(
-                "namespace",
-                "it differs from that of the path",
-            ));
+        if self.namespace.as_deref().is_some_and(|own| own != namespace.as_str()) {
+            causes.push(FieldProblem::forbidden("namespace", "it differs from that of the path"));
         }
         let mut holder = self.reserved_by.clone().unwrap_or_default();
         holder.check(&mut causes);
@@ -209,29 +187,20 @@ impl<'a> ReserveRequest<'a> {
                 observed(app, namespace, now, &mut holder, object.get(), &mut causes)
             }
             _ => {
-                causes.push(FieldProblem::required(
-                    "reserved",
-                    "exactly one of reserved and object",
-                ));
+                causes
+                    .push(FieldProblem::required("reserved", "exactly one of reserved and object"));
                 None
             }
         };
         let uid = match (&*holder.uid, fresh) {
             ("", Some(fresh)) => Some(fresh),
             ("", None) => {
-                causes.push(FieldProblem::required(
-                    "reservedBy.uid",
-                    "it identifies the object",
-                ));
+                causes.push(FieldProblem::required("reservedBy.uid", "it identifies the object"));
                 None
             }
             (uid, _) => Uid::new(uid)
                 .map_err(|error| {
-                    causes.push(FieldProblem::invalid(
-                        "reservedBy.uid",
-                        uid,
-                        &error.to_string(),
-                    ));
+                    causes.push(FieldProblem::invalid("reservedBy.uid", uid, &error.to_string()));
                 })
                 .ok(),
         };
@@ -283,12 +252,7 @@ impl<'a> ReserveRequest<'a> {
 impl Holder {
     /// Names what is wrong with the fields. The uid is parsed later.
     fn check(&self, causes: &mut Vec<FieldProblem>) {
-        let Self {
-            api_version,
-            kind,
-            name,
-            uid: _,
-        } = self;
+        let Self { api_version, kind, name, uid: _ } = self;
         for (field, text) in [("apiVersion", api_version), ("kind", kind), ("name", name)] {
             causes.extend(wrong_name(format_args!("reservedBy.{field}"), text));
         }
@@ -296,12 +260,7 @@ impl Holder {
 
     /// Takes over the object's own fields; where both state a field, the two must agree.
     fn agree(&mut self, object: [(&str, &Name); 4], causes: &mut Vec<FieldProblem>) {
-        let mine = [
-            &mut self.api_version,
-            &mut self.kind,
-            &mut self.name,
-            &mut self.uid,
-        ];
+        let mine = [&mut self.api_version, &mut self.kind, &mut self.name, &mut self.uid];
         for (mine, (field, theirs)) in mine.into_iter().zip(object) {
             if let Some(wrong) = wrong_name(format_args!("object.{field}"), theirs) {
                 causes.push(wrong);
@@ -309,11 +268,7 @@ impl Holder {
                 mine.clone_from(theirs);
             } else if !theirs.is_empty() && mine != theirs {
                 let wrong = format!("it differs from that of reservedBy, {mine:?}");
-                causes.push(FieldProblem::invalid(
-                    format!("object.{field}"),
-                    theirs,
-                    &wrong,
-                ));
+                causes.push(FieldProblem::invalid(format!("object.{field}"), theirs, &wrong));
             }
         }
     }
@@ -348,19 +303,12 @@ fn observed(
         }
     };
     let given = |own: &Name, other: &Name| {
-        if own.is_empty() {
-            other.clone()
-        } else {
-            own.clone()
-        }
+        if own.is_empty() { other.clone() } else { own.clone() }
     };
     let api_version = given(&meta.api_version, &holder.api_version);
     let kind = given(&meta.kind, &holder.kind);
     if kind.is_empty() {
-        causes.push(FieldProblem::required(
-            "object.kind",
-            "it says how to read the object",
-        ));
+        causes.push(FieldProblem::required("object.kind", "it says how to read the object"));
         return None;
     }
     let resource = resource_of(app, &api_version, &kind);
@@ -399,16 +347,10 @@ fn observed(
     let resources = footprint.resources.len();
     if resources > RESERVATION_RESOURCES_MAX {
         let wrong = format_args!("it counts for {resources} resources");
-        causes.push(unreadable(&format_args!(
-            "{wrong}, more than {RESERVATION_RESOURCES_MAX}"
-        )));
+        causes.push(unreadable(&format_args!("{wrong}, more than {RESERVATION_RESOURCES_MAX}")));
         return None;
     }
-    Some(Subject {
-        resource,
-        footprint,
-        object: Some(Arc::new(object)),
-    })
+    Some(Subject { resource, footprint, object: Some(Arc::new(object)) })
 }
 
 fn unreadable(error: &dyn fmt::Display) -> FieldProblem {
@@ -424,11 +366,7 @@ pub(super) fn read_ttl(text: Option<&str>, causes: &mut Vec<FieldProblem>) -> Op
     match text?.parse::<Period>() {
         Ok(period) => Some(period),
         Err(error) => {
-            causes.push(FieldProblem::invalid(
-                "ttl",
-                text.unwrap_or_default(),
-                &error.to_string(),
-            ));
+            causes.push(FieldProblem::invalid("ttl", text.unwrap_or_default(), &error.to_string()));
             None
         }
     }
@@ -438,17 +376,10 @@ pub(super) fn read_ttl(text: Option<&str>, causes: &mut Vec<FieldProblem>) -> Op
 fn resource_of(app: &App, api_version: &str, kind: &str) -> GroupResource {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if !app.kinds.is_empty() {
-        let key = if group.is_empty() {
-            kind.to_owned()
-        } else {
-            format!("{kind}.{group}")
-        };
+        let key = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         if let Some(resource) = app.kinds.get(&key) {
             return GroupResource::new(group, resource);
         }
     }
-    GroupResource {
-        group: Name::from(group),
-        resource: plural(group, kind),
-    }
+    GroupResource { group: Name::from(group), resource: plural(group, kind) }
 }

@@ -36,11 +36,7 @@ struct Index {
 async fn index() -> Json<Index> {
     let mut paths: Vec<_> = routes().iter().map(|route| route.spec().path).collect();
     paths.dedup();
-    Json(Index {
-        name: "quotad",
-        version: env!("CARGO_PKG_VERSION"),
-        paths,
-    })
+    Json(Index { name: "quotad", version: env!("CARGO_PKG_VERSION"), paths })
 }
 
 /// The description of the API in OpenAPI.

@@ -83,10 +83,7 @@ pub(super) async fn series(
                         };
                         match quotas.last_mut().filter(|quota| quota.name == name) {
                             Some(quota) => quota.resources.push(limit),
-                            None => quotas.push(QuotaPoint {
-                                name,
-                                resources: vec![limit],
-                            }),
+                            None => quotas.push(QuotaPoint { name, resources: vec![limit] }),
                         }
                     }
                     Subject::Group(_) => {}
@@ -196,22 +193,14 @@ impl SeriesQuery {
         let nanoseconds = step.span().nanoseconds();
         let whole = span.checked_div(nanoseconds).unwrap_or(i64::MAX);
         let rest = span.checked_rem(nanoseconds).unwrap_or(0);
-        let count = usize::try_from(whole)
-            .unwrap_or(usize::MAX)
-            .saturating_add(usize::from(rest > 0));
+        let count =
+            usize::try_from(whole).unwrap_or(usize::MAX).saturating_add(usize::from(rest > 0));
         if nanoseconds <= 0 || count > POINTS_MAX {
             let why = format!("that would be more than {POINTS_MAX} points");
             return Err(FieldProblem::invalid("step", &step.to_string(), &why).into());
         }
-        let period = time::Period {
-            from: self.from,
-            to,
-        };
-        Ok(Parts {
-            period,
-            step,
-            count,
-        })
+        let period = time::Period { from: self.from, to };
+        Ok(Parts { period, step, count })
     }
 }
 
@@ -265,21 +254,10 @@ struct Point {
 impl Series {
     fn begin(wanted: Wanted, parts: Parts) -> impl FnOnce(&state::State) -> Self + Send {
         move |state| {
-            let ends = Ends {
-                parts: parts.empty(),
-                sequences: Vec::new(),
-                last: state.head().sequence,
-            };
-            let mut changes = Figures {
-                parts,
-                figures: Vec::new(),
-                is_too_large: false,
-            };
-            Self {
-                tracker: Tracker::begin(wanted, state, &mut changes),
-                changes,
-                ends,
-            }
+            let ends =
+                Ends { parts: parts.empty(), sequences: Vec::new(), last: state.head().sequence };
+            let mut changes = Figures { parts, figures: Vec::new(), is_too_large: false };
+            Self { tracker: Tracker::begin(wanted, state, &mut changes), changes, ends }
         }
     }
 
@@ -291,11 +269,7 @@ impl Series {
         self.ends.pass(Timestamp::MAX);
         let sequences = self.ends.sequences.into_iter();
         let points = self.ends.parts.into_iter().zip(sequences);
-        let point = |(period, sequence)| Point {
-            period,
-            sequence,
-            figures: Vec::new(),
-        };
+        let point = |(period, sequence)| Point { period, sequence, figures: Vec::new() };
         let mut points: Vec<Point> = points.map(point).collect();
         let mut summary = Vec::new();
         let mut figures = self.changes.figures;
@@ -374,12 +348,7 @@ struct Statistics {
 
 fn sum(resource: Name, bucket: &Bucket) -> Option<SumPoint> {
     // The limits of a namespace are those of its quotas.
-    let Statistics {
-        min,
-        max,
-        mean,
-        last,
-    } = statistics(bucket, None)?;
+    let Statistics { min, max, mean, last } = statistics(bucket, None)?;
     Some(SumPoint {
         resource,
         used: last.used.clone(),
@@ -392,12 +361,7 @@ fn sum(resource: Name, bucket: &Bucket) -> Option<SumPoint> {
 }
 
 fn limit(resource: Name, bucket: &Bucket) -> Option<LimitPoint> {
-    let Statistics {
-        min,
-        max,
-        mean,
-        last,
-    } = statistics(bucket, bucket.hard.as_ref())?;
+    let Statistics { min, max, mean, last } = statistics(bucket, bucket.hard.as_ref())?;
     Some(LimitPoint {
         resource,
         hard: last.hard.clone()?,
@@ -449,12 +413,7 @@ fn summary_of(key: &Key, whole: Summary) -> Option<UsageSummary> {
     };
     let hard = whole.hard.filter(|_| quota.is_some());
     let [used95, reserved95, taken95, hard95] = whole.p95;
-    let Statistics {
-        min,
-        max,
-        mean,
-        last,
-    } = of_values(&used, &reserved, &taken, hard.as_ref());
+    let Statistics { min, max, mean, last } = of_values(&used, &reserved, &taken, hard.as_ref());
     Some(UsageSummary {
         resource: key.resource.clone(),
         min,
@@ -494,18 +453,9 @@ mod tests {
         let points = ends(from, "2026-01-05T00:00:00Z", Some("1s")).unwrap();
         assert_eq!(
             points,
-            [
-                "2026-01-01T23:59:58.5Z",
-                "2026-01-01T23:59:59.5Z",
-                "2026-01-02T00:00:00Z"
-            ]
+            ["2026-01-01T23:59:58.5Z", "2026-01-01T23:59:59.5Z", "2026-01-02T00:00:00Z"]
         );
-        assert_eq!(
-            ends("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", None)
-                .unwrap()
-                .len(),
-            100
-        );
+        assert_eq!(ends("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", None).unwrap().len(), 100);
         assert!(ends(from, from, Some("1h")).unwrap().is_empty());
     }
 
@@ -520,9 +470,6 @@ mod tests {
                 "{step}"
             );
         }
-        assert_eq!(
-            ends(all.1, all.0, None).unwrap_err().reason(),
-            Reason::Malformed
-        );
+        assert_eq!(ends(all.1, all.0, None).unwrap_err().reason(), Reason::Malformed);
     }
 }

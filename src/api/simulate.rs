@@ -69,20 +69,9 @@ pub(super) async fn simulate(
         Some(denials) => remembered(denials, &asked).await,
         None => (Vec::new(), None),
     };
-    let Asked {
-        from,
-        to,
-        candidates,
-        fields,
-    } = asked;
+    let Asked { from, to, candidates, fields } = asked;
     let permit = Permit::of_past(&actor.principal);
-    let question = Question {
-        from,
-        to,
-        candidates,
-        denials,
-        bounds: app.ledger.policy().groups,
-    };
+    let question = Question { from, to, candidates, denials, bounds: app.ledger.policy().groups };
     let make = move |simulated: Result<Outcome, Unsimulated>, turn: &Turn| {
         let mut outcome = simulated.map_err(|unsimulated| refused(unsimulated, &fields))?;
         outcome.denials_since = since;
@@ -131,15 +120,7 @@ fn read(principal: &Principal, text: &JsonText) -> Result<Asked, Problem> {
         fields.push(field);
         candidates.add(candidate);
     }
-    for (
-        index,
-        LimitName {
-            kind,
-            namespace,
-            name,
-        },
-    ) in body.delete.into_iter().enumerate()
-    {
+    for (index, LimitName { kind, namespace, name }) in body.delete.into_iter().enumerate() {
         let namespace = match (kind, namespace) {
             (LimitKind::ResourceQuota, None) => {
                 let field = format!("delete[{index}].namespace");
@@ -166,26 +147,15 @@ fn read(principal: &Principal, text: &JsonText) -> Result<Asked, Problem> {
         // The decisions of all namespaces are verified.
         may_set(principal, None)?;
     }
-    Ok(Asked {
-        from,
-        to,
-        candidates,
-        fields,
-    })
+    Ok(Asked { from, to, candidates, fields })
 }
 
 fn subject(candidate: &Candidate) -> Subject {
     match candidate {
-        Candidate::Quota {
-            namespace, name, ..
-        } => Subject {
-            namespace: Some(namespace.clone()),
-            name: name.clone(),
-        },
-        Candidate::Group { name, .. } => Subject {
-            namespace: None,
-            name: name.clone(),
-        },
+        Candidate::Quota { namespace, name, .. } => {
+            Subject { namespace: Some(namespace.clone()), name: name.clone() }
+        }
+        Candidate::Group { name, .. } => Subject { namespace: None, name: name.clone() },
     }
 }
 
@@ -210,10 +180,7 @@ fn problems(field: &str, error: CandidateError) -> Vec<FieldProblem> {
         CandidateError::Invalid(errors) => {
             let problem = |error| {
                 let problem = FieldProblem::from(error);
-                FieldProblem {
-                    field: format!("{field}.{}", problem.field),
-                    ..problem
-                }
+                FieldProblem { field: format!("{field}.{}", problem.field), ..problem }
             };
             errors.into_iter().map(problem).collect()
         }
@@ -255,11 +222,7 @@ async fn remembered(denials: &Denials, asked: &Asked) -> (Vec<PastDenial>, Optio
     };
     let mut kept = Vec::new();
     for namespace in spaces {
-        let query = Query {
-            namespace,
-            limit: usize::MAX,
-            ..Query::default()
-        };
+        let query = Query { namespace, limit: usize::MAX, ..Query::default() };
         kept.extend(denials.list(query).await);
     }
     kept.sort_unstable_by_key(|denial| denial.id);

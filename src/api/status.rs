@@ -47,10 +47,7 @@ pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<
     };
     let first: Sequence = app.reader.first_sequence();
     let oldest = walk(&app, caller.name(), (first, Order::Asc), 1, |entry| {
-        Some(AsOf {
-            sequence: entry.sequence,
-            time: entry.time,
-        })
+        Some(AsOf { sequence: entry.sequence, time: entry.time })
     });
     Ok(answer::ok(&Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -61,11 +58,7 @@ pub(super) async fn status(State(app): State<App>, caller: Principal) -> Result<
                 .filter(|role| caller.has(*role))
                 .map(|role| role.as_str().to_owned())
                 .collect(),
-            namespaces: caller
-                .namespaces()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            namespaces: caller.namespaces().iter().map(ToString::to_string).collect(),
             reads_all_namespaces: caller.may_everywhere(Role::Read),
         },
         oldest: oldest_of(oldest.await.map(|(walk, _)| walk)),
@@ -120,11 +113,7 @@ fn sources(state: &state::State, required: Option<&Required>) -> Vec<Source> {
         let watermarks = watermarks.collect();
         match sources.iter_mut().find(|source| source.name == name) {
             Some(source) => source.watermarks = watermarks,
-            None => sources.push(Source {
-                name,
-                watermarks,
-                ..Source::default()
-            }),
+            None => sources.push(Source { name, watermarks, ..Source::default() }),
         }
     }
     sources

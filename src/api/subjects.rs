@@ -51,9 +51,7 @@ pub(super) async fn named(
     let named = tokio::task::spawn_blocking(move || {
         let mut subjects = of_page(&entries);
         let wanted = |subjects: &Subjects| -> Vec<(Sequence, Name, Uid)> {
-            let open = entries
-                .iter()
-                .filter(|entry| !subjects.contains_key(&entry.sequence));
+            let open = entries.iter().filter(|entry| !subjects.contains_key(&entry.sequence));
             let unnamed = open.filter_map(|entry| {
                 let (namespace, uid) = entry.event.unnamed_subject()?;
                 Some((entry.sequence, namespace.clone(), uid.clone()))
@@ -62,9 +60,7 @@ pub(super) async fn named(
         };
         let mut reads = 0;
         for (sequence, namespace, uid) in wanted(&subjects) {
-            let found = app
-                .ledger
-                .peek(|state| find(state, sequence, &namespace, &uid));
+            let found = app.ledger.peek(|state| find(state, sequence, &namespace, &uid));
             let found = match found {
                 Some(Found::In(place)) if reads < READ_MAX => {
                     reads += 1;
@@ -78,10 +74,8 @@ pub(super) async fn named(
         if thorough {
             let wanted = wanted(&subjects);
             let first = wanted.first().map_or(0, |(sequence, ..)| *sequence);
-            let mut open: BTreeSet<(Name, Uid)> = wanted
-                .iter()
-                .map(|(_, namespace, uid)| (namespace.clone(), uid.clone()))
-                .collect();
+            let mut open: BTreeSet<(Name, Uid)> =
+                wanted.iter().map(|(_, namespace, uid)| (namespace.clone(), uid.clone())).collect();
             let pick = move |entry: Entry| {
                 let named = entry.event.named_subject()?;
                 let key = (named.namespace.clone(), named.uid.clone());
@@ -95,10 +89,9 @@ pub(super) async fn named(
                 subjects.extend(subject.map(|subject| (sequence, subject)));
             }
         }
-        let shown = entries.into_iter().map(|entry| Shown {
-            subject: subjects.remove(&entry.sequence),
-            entry,
-        });
+        let shown = entries
+            .into_iter()
+            .map(|entry| Shown { subject: subjects.remove(&entry.sequence), entry });
         Ok((shown.collect(), turn))
     });
     named.await.map_err(|error| Problem::internal(&error))?
@@ -112,10 +105,7 @@ pub(super) fn are_unnamed<'a>(mut entries: impl Iterator<Item = &'a Entry>) -> b
 impl Shown {
     /// An entry without the object.
     pub(super) const fn plain(entry: Entry) -> Self {
-        Self {
-            entry,
-            subject: None,
-        }
+        Self { entry, subject: None }
     }
 }
 

@@ -105,10 +105,7 @@ impl SuggestQuery {
             reason = "it is from 0 to 10,000"
         )]
         let percentile = (percentile * 100.0).round() as u16;
-        Ok(Wish {
-            percentile,
-            headroom,
-        })
+        Ok(Wish { percentile, headroom })
     }
 }
 
@@ -132,9 +129,8 @@ async fn denials(app: &App, namespace: Option<&Name>, reader: &Reader, period: P
         ..Query::default()
     };
     let kept = denials.list(query).await;
-    let of_period = kept
-        .iter()
-        .filter(|denial| period.from <= denial.time && denial.time < period.to);
+    let of_period =
+        kept.iter().filter(|denial| period.from <= denial.time && denial.time < period.to);
     for denial in of_period {
         let Ok(denial) = serde_json::from_str::<Denial>(denial.json.get()) else {
             continue;

@@ -59,9 +59,7 @@ pub(super) struct Sight {
 
 impl Sight {
     pub(super) fn of(principal: &Principal) -> Self {
-        Self {
-            reads_groups: principal.may_everywhere(Role::Read),
-        }
+        Self { reads_groups: principal.may_everywhere(Role::Read) }
     }
 
     /// Whether the caller may see the amounts of a limit. Those of a group are amounts of other namespaces, too.
@@ -72,10 +70,8 @@ impl Sight {
     fn room(self, limits: &[LimitView]) -> BTreeMap<Name, Room> {
         let room = state::room(limits).into_iter();
         let shown = room.map(|(resource, state::Room { bound_by, figure })| {
-            let room = Room {
-                available: figure.available(),
-                bound_by: self.bound_by(bound_by, figure),
-            };
+            let room =
+                Room { available: figure.available(), bound_by: self.bound_by(bound_by, figure) };
             (resource.clone(), room)
         });
         shown.collect()
@@ -125,9 +121,7 @@ pub(super) async fn usage(
 }
 
 fn quotas(limits: Vec<LimitView>) -> Vec<QuotaUsage> {
-    let quotas = limits
-        .into_iter()
-        .filter(|limit| limit.kind == LimitKind::ResourceQuota);
+    let quotas = limits.into_iter().filter(|limit| limit.kind == LimitKind::ResourceQuota);
     let shown = quotas.map(|quota| QuotaUsage {
         name: quota.name,
         resources: quota.figures.into_iter().map(limit).collect(),

@@ -39,10 +39,7 @@ const SILENCE: Duration = Duration::from_secs(20);
 
 /// The entries that a watch takes at a time. They are in memory until the client has read them, and there are many
 /// watches.
-const PAGE: Most = Most {
-    entries: 512,
-    bytes: 256 * 1024,
-};
+const PAGE: Most = Most { entries: 512, bytes: 256 * 1024 };
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct WatchQuery {
@@ -69,10 +66,7 @@ pub(super) async fn watch(
     let news = app.ledger.recent().subscribe();
     let next = match last {
         Some(last) => last.saturating_add(1),
-        None => query
-            .from
-            .unwrap_or_else(|| app.ledger.durable().sequence + 1)
-            .max(1),
+        None => query.from.unwrap_or_else(|| app.ledger.durable().sequence + 1).max(1),
     };
     if next < app.reader.first_sequence() {
         let first = app.reader.first_sequence();
@@ -94,26 +88,18 @@ pub(super) async fn watch(
         .items()
         .map(|item| Ok::<_, Infallible>(item.event()))
         .take_until(stop.cancelled_owned());
-    Ok(Sse::new(events)
-        .keep_alive(KeepAlive::new().interval(SILENCE))
-        .into_response())
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(SILENCE)).into_response())
 }
 
 fn last_event(id: &http::HeaderValue) -> Result<Sequence, Problem> {
     let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
     id.ok_or_else(|| {
-        Problem::new(
-            Reason::Malformed,
-            "Last-Event-ID must be the sequence of an entry",
-        )
+        Problem::new(Reason::Malformed, "Last-Event-ID must be the sequence of an entry")
     })
 }
 
 /// What a watch sends.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are entries, and none is kept"
-)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are entries, and none is kept")]
 enum Item {
     Entry(Shown),
     /// The watch has sent all entries up to this one that its client wants.
@@ -180,13 +166,7 @@ impl Follower {
                 }
             };
             if !found.is_empty() {
-                return Some(
-                    self.named(found)
-                        .await
-                        .into_iter()
-                        .map(Item::Entry)
-                        .collect(),
-                );
+                return Some(self.named(found).await.into_iter().map(Item::Entry).collect());
             }
         }
     }

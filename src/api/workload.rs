@@ -74,10 +74,7 @@ impl Pods {
     /// and for what cannot be read.
     pub(super) fn of(object: &str) -> Option<Self> {
         let workload: Workload<'_> = serde_json::from_str(object).ok()?;
-        let group = workload
-            .api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group);
+        let group = workload.api_version.split_once('/').map_or("", |(group, _)| group);
         let spec = workload.spec?;
         let (spec, replicas) = match (group, workload.kind) {
             ("apps", "Deployment" | "ReplicaSet" | "StatefulSet")
@@ -93,24 +90,17 @@ impl Pods {
         let pod = Pod {
             api_version: "v1",
             kind: "Pod",
-            metadata: Metadata {
-                labels: template.metadata.unwrap_or_default().labels,
-            },
+            metadata: Metadata { labels: template.metadata.unwrap_or_default().labels },
             spec: template.spec?,
         };
-        Some(Self {
-            pod: to_raw_value(&pod).ok()?,
-            replicas,
-        })
+        Some(Self { pod: to_raw_value(&pod).ok()?, replicas })
     }
 }
 
 /// The pods that a job runs at once: no more than it has to complete.
 fn at_once(spec: Spec<'_>) -> (Spec<'_>, u64) {
     let parallelism = spec.parallelism.unwrap_or(1);
-    let most = spec
-        .completions
-        .map_or(parallelism, |count| parallelism.min(count));
+    let most = spec.completions.map_or(parallelism, |count| parallelism.min(count));
     (spec, most)
 }
 
@@ -130,11 +120,7 @@ mod tests {
             ("apps/v1/Deployment", r#""replicas":3,"#, Some(3)),
             ("apps/v1/StatefulSet", "", Some(1)),
             ("v1/ReplicationController", r#""replicas":null,"#, Some(1)),
-            (
-                "batch/v1/Job",
-                r#""parallelism":4,"completions":2,"#,
-                Some(2),
-            ),
+            ("batch/v1/Job", r#""parallelism":4,"completions":2,"#, Some(2)),
             ("batch/v1/Job", r#""parallelism":4,"#, Some(4)),
             ("apps/v1/DaemonSet", "", None),
             ("example.com/v1/Deployment", "", None),
@@ -152,11 +138,7 @@ mod tests {
             pod.unwrap().pod.get(),
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web"}},"spec":{"containers":[]}}"#
         );
-        for other in [
-            "{}",
-            "[]",
-            r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#,
-        ] {
+        for other in ["{}", "[]", r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#] {
             assert_eq!(replicas(other), None);
         }
     }

@@ -64,16 +64,10 @@ impl Authenticator {
         let Some(path) = &config.tokens_file else {
             return Ok((Self::off(), None));
         };
-        let error = |cause| Error {
-            path: path.clone(),
-            cause,
-        };
+        let error = |cause| Error { path: path.clone(), cause };
         let text = read(path).map_err(|cause| error(cause.into()))?;
         let register = Register::from(File::parse(&text).map_err(|cause| error(cause.into()))?);
-        tracing::info!(
-            records = register.len(),
-            "callers need a token or certificate"
-        );
+        tracing::info!(records = register.len(), "callers need a token or certificate");
         let (register, _) = watch::channel(Arc::new(register));
         let authenticator = Self::with(Some(register));
         let follower = Follower {
@@ -85,10 +79,7 @@ impl Authenticator {
     }
 
     fn with(register: Option<watch::Sender<Arc<Register>>>) -> Self {
-        Self(Arc::new(Shared {
-            register,
-            refusals: LogLimiter::new(1),
-        }))
+        Self(Arc::new(Shared { register, refusals: LogLimiter::new(1) }))
     }
 
     /// Whether callers need a token.
@@ -153,9 +144,7 @@ impl Followed for Follower {
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    let read = fs::File::open(path)?
-        .take(FILE_BYTES_MAX + 1)
-        .read_to_string(&mut text)?;
+    let read = fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     if read as u64 > FILE_BYTES_MAX {
         let message = format!("is larger than {FILE_BYTES_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));

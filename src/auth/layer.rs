@@ -59,10 +59,7 @@ impl Authenticator {
             if rare(&parts.headers, &header::AUTHORIZATION).is_some() {
                 parts.headers.remove(header::AUTHORIZATION);
             }
-            return Ok(Admitted {
-                principal: Principal::anonymous(),
-                shown: None,
-            });
+            return Ok(Admitted { principal: Principal::anonymous(), shown: None });
         };
         let register = registers.borrow_and_update().clone();
         let credential = register.credential(&parts.headers, &peer.names);
@@ -84,10 +81,7 @@ impl Authenticator {
             let response = refusal::forbidden(parts, &principal, denied.roles, namespace);
             return Err(Box::new(response));
         }
-        Ok(Admitted {
-            principal,
-            shown: Some((registers, credential)),
-        })
+        Ok(Admitted { principal, shown: Some((registers, credential)) })
     }
 }
 
@@ -124,11 +118,7 @@ fn authorize(
         } else {
             AuthRefusal::Role
         };
-        Err(Denied {
-            reason,
-            roles,
-            namespace,
-        })
+        Err(Denied { reason, roles, namespace })
     };
     let namespaces = match scope {
         Scope::Items | Scope::Readable if has_role() => return Ok(()),

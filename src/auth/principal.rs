@@ -58,11 +58,7 @@ impl<S: Sync> FromRequestParts<S> for Reader {
 
 /// The principal of every caller where no token is needed.
 static ANONYMOUS: LazyLock<Principal> = LazyLock::new(|| {
-    Principal::new(
-        quota_client::tokens::ANONYMOUS,
-        &Role::ALL,
-        &[Pattern::all()],
-    )
+    Principal::new(quota_client::tokens::ANONYMOUS, &Role::ALL, &[Pattern::all()])
 });
 
 impl Principal {
@@ -87,10 +83,7 @@ impl Principal {
 
     /// The caller of a request; `anonymous` on a listener that requires no token.
     pub fn of(extensions: &Extensions) -> Self {
-        extensions
-            .get::<Self>()
-            .cloned()
-            .unwrap_or_else(Self::anonymous)
+        extensions.get::<Self>().cloned().unwrap_or_else(Self::anonymous)
     }
 
     /// The caller of a request in the form that entries record. On a listener that requires no token, the name of its
@@ -119,12 +112,7 @@ impl Principal {
     /// Whether the principal has this role in a namespace. The empty name stands for objects outside namespaces; only
     /// `*` matches it.
     pub fn may(&self, role: Role, namespace: &str) -> bool {
-        self.has(role)
-            && self
-                .0
-                .namespaces
-                .iter()
-                .any(|pattern| pattern.matches(namespace))
+        self.has(role) && self.0.namespaces.iter().any(|pattern| pattern.matches(namespace))
     }
 
     /// Whether the principal has this role in all namespaces, by the pattern `*`.

@@ -19,9 +19,7 @@ pub(super) fn unauthenticated(path: &str) -> Response {
         Problem::new(Reason::Unauthorized, detail).into_response()
     };
     let scheme = HeaderValue::from_static("Bearer realm=\"quotad\"");
-    response
-        .headers_mut()
-        .insert(header::WWW_AUTHENTICATE, scheme);
+    response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
     response
 }
 
@@ -46,19 +44,15 @@ pub(super) fn forbidden(
 
 /// Paths that Kubernetes clients use.
 pub(crate) fn is_of_kubernetes(path: &str) -> bool {
-    ["/api", "/apis", "/openapi", "/version"]
-        .iter()
-        .any(|root| {
-            let rest = path.strip_prefix(root);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
+    ["/api", "/apis", "/openapi", "/version"].iter().any(|root| {
+        let rest = path.strip_prefix(root);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 fn is_watch(parts: &Parts) -> bool {
     let query = parts.uri.query().unwrap_or_default();
-    query
-        .split('&')
-        .any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch"))
+    query.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch"))
 }
 
 /// A request in Kubernetes' terms.
@@ -86,12 +80,7 @@ impl<'a> KubernetesRequest<'a> {
                 (resource, name) = (inner, segments.next().unwrap_or_default());
             }
         }
-        Some(Self {
-            group,
-            namespace,
-            resource,
-            name,
-        })
+        Some(Self { group, namespace, resource, name })
     }
 
     fn verb(&self, method: &Method, watch: bool) -> &'static str {
@@ -144,9 +133,7 @@ fn in_kubernetes_words(principal: &Principal, method: &Method, path: &str, watch
         namespace => format!("in the namespace {namespace:?}"),
     };
     let verb = request.verb(method, watch);
-    let KubernetesRequest {
-        group, resource, ..
-    } = request;
+    let KubernetesRequest { group, resource, .. } = request;
     let message = format!(
         "{about} is forbidden: User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}"
     );

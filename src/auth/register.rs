@@ -38,20 +38,11 @@ impl From<File> for Register {
         let token = |token: Token| {
             let principal = Principal::new(&token.principal, &token.roles, &token.namespaces);
             let (hash, expires) = (token.hash, token.expires);
-            let stored = StoredToken {
-                hash,
-                principal,
-                expires,
-            };
+            let stored = StoredToken { hash, principal, expires };
             (token.id, stored)
         };
         let certificate = |certificate: Certificate| {
-            let Certificate {
-                name,
-                principal,
-                roles,
-                namespaces,
-            } = certificate;
+            let Certificate { name, principal, roles, namespaces } = certificate;
             (name, Principal::new(&principal, &roles, &namespaces))
         };
         Self {
@@ -83,18 +74,11 @@ impl Register {
                 None => Err(AuthRefusal::Unknown),
             };
         };
-        let token = value
-            .to_str()
-            .ok()
-            .and_then(bearer)
-            .and_then(PresentedToken::parse);
+        let token = value.to_str().ok().and_then(bearer).and_then(PresentedToken::parse);
         let Some(token) = token.filter(|_| values.next().is_none()) else {
             return Err(AuthRefusal::Malformed);
         };
-        Ok(Credential::Token {
-            id: token.id.to_owned(),
-            hash: token.hash(),
-        })
+        Ok(Credential::Token { id: token.id.to_owned(), hash: token.hash() })
     }
 
     /// The principal that a credential belongs to.

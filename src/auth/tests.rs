@@ -28,10 +28,7 @@ use crate::{
 };
 
 fn token(principal: &str, roles: &[Role], namespaces: &[&str]) -> Issued {
-    let namespaces = namespaces
-        .iter()
-        .map(|text| text.parse().unwrap())
-        .collect();
+    let namespaces = namespaces.iter().map(|text| text.parse().unwrap()).collect();
     issue(principal, roles.to_vec(), namespaces, None).unwrap()
 }
 
@@ -71,10 +68,7 @@ fn who(
 
 #[test]
 fn a_token_finds_its_principal() {
-    let (one, two) = (
-        token("ci", &[Role::Read], &["*"]),
-        token("ci", &[Role::Read], &["*"]),
-    );
+    let (one, two) = (token("ci", &[Role::Read], &["*"]), token("ci", &[Role::Read], &["*"]));
     let register = Register::from(file(&[&one, &two]));
     let who = |text: &str| who(&register, &[text], &[], now());
     for text in [&one, &two].map(|issued| issued.token.reveal().to_owned()) {
@@ -84,17 +78,8 @@ fn a_token_finds_its_principal() {
         let last = if text.ends_with('0') { "1" } else { "0" };
         let shorter = &text[..text.len() - 1];
         let swapped = text.replace(&one.record.id, &two.record.id) + "0";
-        for wrong in [
-            format!("{text}0"),
-            shorter.to_owned(),
-            format!("{shorter}{last}"),
-            swapped,
-        ] {
-            assert_eq!(
-                who(&format!("Bearer {wrong}")),
-                Err(AuthRefusal::Unknown),
-                "{wrong}"
-            );
+        for wrong in [format!("{text}0"), shorter.to_owned(), format!("{shorter}{last}"), swapped] {
+            assert_eq!(who(&format!("Bearer {wrong}")), Err(AuthRefusal::Unknown), "{wrong}");
         }
         assert_eq!(who(&text), Err(AuthRefusal::Malformed));
         assert_eq!(who(&format!("Basic {text}")), Err(AuthRefusal::Malformed));
@@ -112,39 +97,24 @@ fn a_token_ends_when_it_expires() {
     let shown = format!("Bearer {}", issued.token.reveal());
     let before = expires.minus(Span::from_nanoseconds(1));
     assert_eq!(who(&register, &[&shown], &[], before), Ok("ci".to_owned()));
-    assert_eq!(
-        who(&register, &[&shown], &[], expires),
-        Err(AuthRefusal::Expired)
-    );
+    assert_eq!(who(&register, &[&shown], &[], expires), Err(AuthRefusal::Expired));
 }
 
 #[test]
 fn a_certificate_is_known_by_its_first_name_with_a_record() {
     let issued = token("ci", &[Role::Read], &["*"]);
     let mut file = file(&[&issued]);
-    file.certificates = vec![
-        certificate("b.svc", "bridge"),
-        certificate("kubelet", "node"),
-    ];
+    file.certificates = vec![certificate("b.svc", "bridge"), certificate("kubelet", "node")];
     let register = Register::from(file);
     let who = |headers: &[&str], names: &[&str]| who(&register, headers, names, now());
-    assert_eq!(
-        who(&[], &["a.svc", "b.svc", "kubelet"]),
-        Ok("bridge".to_owned())
-    );
+    assert_eq!(who(&[], &["a.svc", "b.svc", "kubelet"]), Ok("bridge".to_owned()));
     assert_eq!(who(&[], &["a.svc"]), Err(AuthRefusal::Unknown));
     assert_eq!(who(&[], &[]), Err(AuthRefusal::Missing));
     // A token takes precedence over a certificate, valid or not.
     let shown = format!("Bearer {}", issued.token.reveal());
     assert_eq!(who(&[&shown], &["b.svc"]), Ok("ci".to_owned()));
-    assert_eq!(
-        who(&["Bearer qlt_a_b"], &["b.svc"]),
-        Err(AuthRefusal::Unknown)
-    );
-    assert_eq!(
-        who(&[&shown, &shown], &["b.svc"]),
-        Err(AuthRefusal::Malformed)
-    );
+    assert_eq!(who(&["Bearer qlt_a_b"], &["b.svc"]), Err(AuthRefusal::Unknown));
+    assert_eq!(who(&[&shown, &shown], &["b.svc"]), Err(AuthRefusal::Malformed));
 }
 
 struct Setup {
@@ -158,16 +128,9 @@ impl Setup {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("tokens.toml");
         fs::write(&path, file.to_toml().unwrap()).unwrap();
-        let config = schema::Auth {
-            tokens_file: Some(path),
-            ..schema::Auth::default()
-        };
+        let config = schema::Auth { tokens_file: Some(path), ..schema::Auth::default() };
         let (authenticator, follower) = Authenticator::load(&config).unwrap();
-        Self {
-            directory,
-            authenticator,
-            follower: follower.unwrap(),
-        }
+        Self { directory, authenticator, follower: follower.unwrap() }
     }
 
     fn change(&mut self, text: &str) {
@@ -188,10 +151,7 @@ async fn call(router: &Router, request: Request<Body>) -> Response<Body> {
 
 fn everything(authenticator: &Authenticator) -> Router {
     let name = |principal: Principal, headers: HeaderMap| async move {
-        assert!(
-            headers.get(header::AUTHORIZATION).is_none(),
-            "handlers see no token"
-        );
+        assert!(headers.get(header::AUTHORIZATION).is_none(), "handlers see no token");
         principal.name().to_string()
     };
     let specs = specs().into_iter();

@@ -90,12 +90,7 @@ impl Delivery {
             ends.clone(),
             run(place.clone(), Arc::clone(&outbox), ends.clone()),
         );
-        Self {
-            place,
-            outbox,
-            ends,
-            task,
-        }
+        Self { place, outbox, ends, task }
     }
 
     /// Queues a checkpoint for delivery.
@@ -234,9 +229,7 @@ impl Destination {
             }
         };
         let timeout = tokio::time::timeout(ATTEMPT, delivering);
-        timeout
-            .await
-            .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+        timeout.await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
     }
 }
 
@@ -279,10 +272,7 @@ mod tests {
     use super::*;
 
     fn signed(sequence: u64) -> Signed {
-        Signed {
-            sequence,
-            note: "".into(),
-        }
+        Signed { sequence, note: "".into() }
     }
 
     #[test]
@@ -302,10 +292,7 @@ mod tests {
         assert_eq!(outbox.len(), PENDING_MAX);
         // The delivery was in progress when the checkpoint was displaced.
         outbox.delivered(&first);
-        assert_eq!(
-            (outbox.len(), outbox.first()),
-            (PENDING_MAX, Some(signed(2)))
-        );
+        assert_eq!((outbox.len(), outbox.first()), (PENDING_MAX, Some(signed(2))));
         outbox.delivered(&signed(2));
         assert_eq!(outbox.first(), Some(signed(3)));
     }
@@ -314,10 +301,7 @@ mod tests {
     fn a_copy_is_completed_and_never_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("00000000000000000007.checkpoint");
-        let signed = |note: &str| Signed {
-            sequence: 7,
-            note: note.into(),
-        };
+        let signed = |note: &str| Signed { sequence: 7, note: note.into() };
         store(directory.path(), &signed("a note\n")).unwrap();
         store(directory.path(), &signed("a note\n")).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");

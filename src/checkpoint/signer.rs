@@ -69,10 +69,7 @@ impl Signer {
         let key = std::fs::read_to_string(key_file)
             .with_context(in_key_file)
             .or_exit(Exit::Configuration)?;
-        let key: PrivateKey = key
-            .parse()
-            .with_context(in_key_file)
-            .or_exit(Exit::Configuration)?;
+        let key: PrivateKey = key.parse().with_context(in_key_file).or_exit(Exit::Configuration)?;
         let (notes, text) = Notes::open(file, key.public().name())
             .with_context(in_file)
             .or_exit(Exit::Configuration)?;
@@ -82,10 +79,10 @@ impl Signer {
             .transpose()
             .with_context(in_file)
             .or_exit(Exit::Configuration)?;
-        let earlier = last.as_ref().zip(text).map(|(last, note)| Signed {
-            sequence: last.sequence,
-            note: note.into(),
-        });
+        let earlier = last
+            .as_ref()
+            .zip(text)
+            .map(|(last, note)| Signed { sequence: last.sequence, note: note.into() });
         let mut signer = Self {
             reader,
             key,
@@ -222,10 +219,7 @@ impl Signer {
         self.notes.append(&note)?;
         metrics::checkpoint_signed(checkpoint.sequence);
         tracing::debug!(sequence = checkpoint.sequence, hash = %checkpoint.hash, "checkpoint signed");
-        let signed = Signed {
-            sequence: checkpoint.sequence,
-            note: note.into(),
-        };
+        let signed = Signed { sequence: checkpoint.sequence, note: note.into() };
         self.last = Some(checkpoint);
         Ok(signed)
     }

@@ -23,10 +23,7 @@ fn batch(number: u64, salt: u8) -> Batch {
 }
 
 fn ledger(directory: &Path, batches: u64, salt: u8) -> (FileJournal, FileReader) {
-    let options = Options {
-        background: false,
-        ..Options::default()
-    };
+    let options = Options { background: false, ..Options::default() };
     let (mut journal, reader, _) =
         FileJournal::open(Arc::new(RealDisk), directory, options).unwrap();
     let have = reader.durable().sequence / 2;
@@ -74,21 +71,11 @@ fn a_ledger_that_contradicts_the_last_checkpoint_is_refused() {
         .append(&note::sign(&signed, &key))
         .unwrap();
     assert!(signer(directory.path(), &key, &of("grown", 9, 1)).is_ok());
-    let short = signer(directory.path(), &key, &of("short", 4, 1))
-        .err()
-        .unwrap();
-    assert!(
-        short.to_string().contains("it ends with sequence 8"),
-        "{short}"
-    );
-    let other = signer(directory.path(), &key, &of("other", 9, 2))
-        .err()
-        .unwrap();
+    let short = signer(directory.path(), &key, &of("short", 4, 1)).err().unwrap();
+    assert!(short.to_string().contains("it ends with sequence 8"), "{short}");
+    let other = signer(directory.path(), &key, &of("other", 9, 2)).err().unwrap();
     assert!(other.to_string().contains("another"), "{other}");
-    let between = Checkpoint {
-        sequence: 9,
-        ..signed
-    };
+    let between = Checkpoint { sequence: 9, ..signed };
     assert_eq!(between.is_extended_by(&first).unwrap(), Extends::Differs);
 }
 
@@ -126,10 +113,7 @@ fn what_is_signed_is_synced() {
     // As a replica does: the stream has the entries, and they are synced later.
     journal.append(batch(5, 1)).unwrap();
     journal.write().unwrap();
-    assert_eq!(
-        (reader.durable().sequence, reader.synced().sequence),
-        (12, 10)
-    );
+    assert_eq!((reader.durable().sequence, reader.synced().sequence), (12, 10));
     let signed = signer.sign().unwrap();
     assert_eq!(signed.sequence, reader.synced().sequence);
 }

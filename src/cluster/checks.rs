@@ -47,10 +47,7 @@ pub(super) async fn servers(settings: &config::Cluster, must_answer: bool) -> Re
     }
     let problems = problems.join("; ");
     if settings.is_unsafe {
-        tracing::warn!(
-            problems,
-            "cluster.unsafe: these servers may lose what they acknowledged"
-        );
+        tracing::warn!(problems, "cluster.unsafe: these servers may lose what they acknowledged");
         return Ok(());
     }
     Err(problems)

@@ -74,17 +74,15 @@ fn compare(version: &str, own: &[StateDigest], others: &[ClusterNode]) -> Compar
         found.map(|digest| digest.digest.clone())
     };
     let common = own.iter().rev().find_map(|own| {
-        let theirs: Vec<_> = others()
-            .filter_map(|node| Some((node, at(node, own.sequence)?)))
-            .collect();
+        let theirs: Vec<_> =
+            others().filter_map(|node| Some((node, at(node, own.sequence)?))).collect();
         (!theirs.is_empty()).then_some((own, theirs))
     });
     let Some((own, theirs)) = common else {
         return Compared::NotYet;
     };
-    let (same, other): (Vec<_>, Vec<_>) = theirs
-        .into_iter()
-        .partition(|(_, digest)| *digest == own.digest);
+    let (same, other): (Vec<_>, Vec<_>) =
+        theirs.into_iter().partition(|(_, digest)| *digest == own.digest);
     let Some((node, _)) = other.first() else {
         return Compared::Same(own.sequence);
     };
@@ -116,10 +114,9 @@ impl Cluster {
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => return,
             };
-            self.0.digests.keep(StateDigest {
-                sequence,
-                digest: Hash::from_bytes(digest).to_string(),
-            });
+            self.0
+                .digests
+                .keep(StateDigest { sequence, digest: Hash::from_bytes(digest).to_string() });
         }
     }
 
@@ -196,14 +193,8 @@ mod tests {
         let own = [digest(10, "a"), digest(20, "b"), digest(30, "c")];
         let behind = node("b", "follower", &own[..2]);
         assert_eq!(compare("1", &own, &[]), Compared::NotYet);
-        assert_eq!(
-            compare("1", &own[2..], std::slice::from_ref(&behind)),
-            Compared::NotYet
-        );
-        assert_eq!(
-            compare("1", &own, std::slice::from_ref(&behind)),
-            Compared::Same(20)
-        );
+        assert_eq!(compare("1", &own[2..], std::slice::from_ref(&behind)), Compared::NotYet);
+        assert_eq!(compare("1", &own, std::slice::from_ref(&behind)), Compared::Same(20));
         // Another version may write the same state as different bytes.
         assert_eq!(compare("2", &own, &[behind]), Compared::NotYet);
     }
@@ -217,16 +208,11 @@ mod tests {
             true => Compared::OwnDiffers(10, "c".to_owned()),
             false => Compared::OtherDiffers(10, "c".to_owned()),
         };
-        assert_eq!(
-            compare("1", &right, &[same.clone(), other("leader")]),
-            differs(false)
-        );
+        assert_eq!(compare("1", &right, &[same.clone(), other("leader")]), differs(false));
         assert_eq!(compare("1", &right, &[other("leader")]), differs(true));
         assert_eq!(compare("1", &right, &[other("follower")]), differs(false));
         let two = [other("follower"), other("follower")];
         assert_eq!(compare("1", &right, &two), differs(true));
-        assert_eq!(compare("1", &wrong, &[same]), {
-            Compared::OtherDiffers(10, "b".to_owned())
-        });
+        assert_eq!(compare("1", &wrong, &[same]), { Compared::OtherDiffers(10, "b".to_owned()) });
     }
 }

@@ -109,10 +109,7 @@ impl Cluster {
         };
         if let Some(least) = least {
             let reached = self.0.ledger.wait_durable(least);
-            if !matches!(
-                tokio::time::timeout(self.0.forward_timeout, reached).await,
-                Ok(Ok(()))
-            ) {
+            if !matches!(tokio::time::timeout(self.0.forward_timeout, reached).await, Ok(Ok(()))) {
                 let end = self.0.ledger.durable().sequence;
                 let detail = format!("this node has entries up to {end}");
                 return Problem::new(Reason::Behind, detail).into_response();
@@ -179,10 +176,7 @@ impl Cluster {
                     Some(Undecided::Part) => is_unknown = true,
                 }
             } else if let Some(leader) = self.other_leader() {
-                match self
-                    .pass_on(&leader, &parts, body.clone(), (until, is_idempotent))
-                    .await
-                {
+                match self.pass_on(&leader, &parts, body.clone(), (until, is_idempotent)).await {
                     Ok(Some(response)) => {
                         metrics::cluster_forwarded(metrics::Forwarded::Answered);
                         return response;
@@ -252,10 +246,7 @@ impl Cluster {
     ) -> Result<Option<Response>, Failed> {
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let actor = Actor::of(&parts.extensions);
-        let answer = self
-            .0
-            .peers
-            .send(leader, (&parts.method, path), &parts.headers, &actor, body);
+        let answer = self.0.peers.send(leader, (&parts.method, path), &parts.headers, &actor, body);
         // A stopped leader process accepts requests and never answers. A request that cannot be repeated on the next
         // leader waits.
         let replaced = async {
@@ -275,11 +266,7 @@ impl Cluster {
             Some(Undecided::Part) => return Err(Failed::Unknown),
         }
         let (mut parts, body) = answer.into_parts();
-        for connection in [
-            header::CONNECTION,
-            header::TRANSFER_ENCODING,
-            header::CONTENT_LENGTH,
-        ] {
+        for connection in [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH] {
             parts.headers.remove(connection);
         }
         parts.version = http::Version::HTTP_11;
@@ -361,10 +348,7 @@ fn take_min_sequence(parts: &mut Parts) -> Option<String> {
 /// The entry whose state a query is about: this node may not have it yet. The handler reports what it cannot read.
 fn sequence(parts: &Parts) -> Option<u64> {
     let mut pairs = parts.uri.query()?.split('&');
-    pairs
-        .find_map(|pair| pair.strip_prefix("sequence="))?
-        .parse()
-        .ok()
+    pairs.find_map(|pair| pair.strip_prefix("sequence="))?.parse().ok()
 }
 
 /// How long a write waits for a leader: slightly less than the request timeout.

@@ -39,9 +39,7 @@ impl Cluster {
             self.has_all_of_stream(found).await?;
         }
         self.has_most(end, lost).await?;
-        checks::servers(&shared.settings, true)
-            .await
-            .map_err(Error::Refused)?;
+        checks::servers(&shared.settings, true).await.map_err(Error::Refused)?;
         let begin = (&self.identity(), id, end);
         let replicas = shared.settings.replicas;
         if let Some(found) = &found {
@@ -76,9 +74,7 @@ impl Cluster {
     async fn has_all_of_stream(&self, found: &Found) -> Result<(), Error> {
         let member = self.member().ok_or_else(|| not_followed(found))?;
         if self.view().ahead.is_none_or(|since| since < AHEAD) {
-            return Err(refused(
-                "the stream is there, and lacks nothing that this node has",
-            ));
+            return Err(refused("the stream is there, and lacks nothing that this node has"));
         }
         let position = member.status.borrow().stream;
         is_read(found, &self.0.followed.lock(), position)?;
@@ -173,11 +169,7 @@ mod tests {
     use super::*;
 
     fn stream(created: &str, last: u64) -> Found {
-        Found {
-            created: created.to_owned(),
-            last,
-            ..Found::default()
-        }
+        Found { created: created.to_owned(), last, ..Found::default() }
     }
 
     #[test]

@@ -121,10 +121,7 @@ pub(crate) async fn before_opening(config: &Config, check: &Check) -> Result<(),
     let own_name = config.cluster.node();
     let mut wait = RETRY;
     loop {
-        let nodes: Vec<_> = peers
-            .names()
-            .filter(|node| Some(*node) != own_name.as_ref())
-            .collect();
+        let nodes: Vec<_> = peers.names().filter(|node| Some(*node) != own_name.as_ref()).collect();
         let mut failed = None;
         for node in &able(&peers, &nodes).await {
             match receive(&peers, node, config, own).await {
@@ -160,9 +157,7 @@ pub(crate) async fn before_opening(config: &Config, check: &Check) -> Result<(),
 }
 
 fn lock(directory: &Path) -> Result<Box<dyn Lock>, Failure> {
-    RealDisk
-        .lock(&directory.join(LOCK))
-        .map_err(fatal::at_start)
+    RealDisk.lock(&directory.join(LOCK)).map_err(fatal::at_start)
 }
 
 fn remove(directory: &Path) -> io::Result<()> {
@@ -230,9 +225,7 @@ async fn able(peers: &Peers, nodes: &[&NodeName]) -> Vec<NodeName> {
     };
     let mut able: Vec<_> = stand.iter().filter(has_ledger).collect();
     able.sort_by_key(|node| (node.disk_low, node.role == "leader"));
-    able.iter()
-        .filter_map(|node| node.name.parse().ok())
-        .collect()
+    able.iter().filter_map(|node| node.name.parse().ok()).collect()
 }
 
 async fn receive(
@@ -243,16 +236,10 @@ async fn receive(
 ) -> anyhow::Result<BackedUp> {
     let response = peers.open(node, "/v1/backup").await;
     let response = response.context("it does not answer")?;
-    anyhow::ensure!(
-        response.status().is_success(),
-        "it answers {}",
-        response.status()
-    );
+    anyhow::ensure!(response.status().is_success(), "it answers {}", response.status());
     let bookmark = response.headers().get(BOOKMARK);
-    let bookmark = bookmark
-        .context("it has not written down yet how far it is")?
-        .to_str()?
-        .to_owned();
+    let bookmark =
+        bookmark.context("it has not written down yet how far it is")?.to_str()?.to_owned();
     let bytes = response.headers().get(BYTES);
     if let Some(needed) = bytes.and_then(|bytes| bytes.to_str().ok()?.parse::<u64>().ok()) {
         let free = RealDisk.free_space(&config.data_dir)?;
@@ -300,10 +287,7 @@ fn restore(
     let directory = &into.directory;
     let partial = &directory.join(PARTIAL);
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let mut input = Pieces {
-        received,
-        piece: Bytes::new(),
-    };
+    let mut input = Pieces { received, piece: Bytes::new() };
     let made = quota_journal::read_backup(&mut input, name, Arc::clone(&disk), partial)?;
     // Each node has its own archive.
     quota_journal::refer_to_archive(&disk, partial, into.archive.as_deref())?;
@@ -395,13 +379,7 @@ mod tests {
     fn what_was_received_takes_the_place_of_what_is_there_also_after_a_crash() {
         let directory = tempfile::tempdir().unwrap();
         let at = |path: &str| directory.path().join(path);
-        for path in [
-            "log",
-            "epochs",
-            "joined/log",
-            "joined/epochs",
-            "joined/snapshots",
-        ] {
+        for path in ["log", "epochs", "joined/log", "joined/epochs", "joined/snapshots"] {
             fs::create_dir_all(at(path)).unwrap();
         }
         for path in ["log/old", "epochs/old", "anchor", "denials.ndjson", "JOIN"] {
@@ -435,10 +413,7 @@ mod tests {
     /// A ledger in a directory with one entry for each payload.
     fn ledger(directory: &Path, payloads: &[&str]) {
         use quota_journal::{Batch, FileJournal, Journal as _, Options};
-        let options = Options {
-            background: false,
-            ..Options::default()
-        };
+        let options = Options { background: false, ..Options::default() };
         let (mut journal, _, _) =
             FileJournal::open(Arc::new(RealDisk), directory, options).unwrap();
         for (payload, first_sequence) in payloads.iter().zip(1..) {

@@ -300,9 +300,7 @@ impl Cluster {
                        gone, run `quotactl cluster heal`; for another ledger, start with another data_dir";
             return Err(Error::Refused(why.to_owned()));
         }
-        checks::servers(&shared.settings, true)
-            .await
-            .map_err(Error::Refused)?;
+        checks::servers(&shared.settings, true).await.map_err(Error::Refused)?;
         let id = LedgerId::from_bytes(*Uuid::new_v4().as_bytes());
         let begin = (&self.identity(), id, shared.ledger.durable());
         let replicas = shared.settings.replicas;
@@ -427,11 +425,7 @@ impl Cluster {
 
     fn identity(&self) -> Identity {
         let (instance, _) = Uuid::new_v4().as_u64_pair();
-        Identity {
-            node: self.0.node.clone(),
-            instance,
-            partition: PARTITION,
-        }
+        Identity { node: self.0.node.clone(), instance, partition: PARTITION }
     }
 }
 

@@ -30,10 +30,10 @@ struct Nodes(BTreeMap<String, Report>);
 impl Nodes {
     fn record(&mut self, nodes: &[ClusterNode], now: Instant) {
         for node in nodes {
-            let report = self.0.entry(node.name.clone()).or_insert(Report {
-                position: None,
-                last_contact: now,
-            });
+            let report = self
+                .0
+                .entry(node.name.clone())
+                .or_insert(Report { position: None, last_contact: now });
             // A node that has not applied anything yet needs the whole stream, or copies the ledger from another node.
             if node.role != "unreachable" {
                 report.position = Some(node.durable_stream_sequence);
@@ -95,9 +95,7 @@ impl Cluster {
         let shared = &self.0;
         let name = self.other(node)?;
         if self.query(&name).await.role != "unreachable" {
-            return Err(Error::Refused(format!(
-                "{name} answers: stop it before it is removed"
-            )));
+            return Err(Error::Refused(format!("{name} answers: stop it before it is removed")));
         }
         let add = |removed: &mut BTreeSet<String>| removed.insert(node.to_owned());
         stream::change_removed(&shared.client, &shared.names, add).await?;
@@ -131,14 +129,7 @@ mod tests {
         let mut nodes = Nodes::default();
         assert_eq!(nodes.bound(&nobody, start, forget), None);
         let silent = node("c", "unreachable", 0);
-        nodes.record(
-            &[
-                node("a", "leader", 90),
-                node("b", "follower", 70),
-                silent.clone(),
-            ],
-            start,
-        );
+        nodes.record(&[node("a", "leader", 90), node("b", "follower", 70), silent.clone()], start);
         // It is unknown which messages `c` needs.
         assert_eq!(nodes.bound(&nobody, after(1), forget), None);
         let removed = BTreeSet::from(["c".to_owned()]);
@@ -146,10 +137,7 @@ mod tests {
         nodes.record(&[node("c", "follower", 20)], after(2));
         assert_eq!(nodes.bound(&nobody, after(3), forget), Some(20));
         // The node is gone: its position counts until the node is forgotten.
-        nodes.record(
-            &[node("a", "leader", 95), node("b", "follower", 94), silent],
-            after(101),
-        );
+        nodes.record(&[node("a", "leader", 95), node("b", "follower", 94), silent], after(101));
         assert_eq!(nodes.bound(&nobody, after(101), forget), Some(20));
         assert_eq!(nodes.bound(&nobody, after(102), forget), Some(94));
     }

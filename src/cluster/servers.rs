@@ -77,10 +77,7 @@ impl Cluster {
     pub(super) async fn watch_servers(self) {
         let shared = &self.0;
         let addresses = &shared.settings.monitoring;
-        let mut names: Vec<_> = addresses
-            .iter()
-            .map(|address| name(address, None))
-            .collect();
+        let mut names: Vec<_> = addresses.iter().map(|address| name(address, None)).collect();
         let (mut account_wait, mut account_next) = (LOOK, Instant::now());
         loop {
             let found = stream::look(&shared.client, &shared.names).await;
@@ -152,16 +149,11 @@ impl Cluster {
     pub(super) async fn server_apart(&self) -> Option<String> {
         let addresses = &self.0.settings.monitoring;
         let reports = reports(addresses).await;
-        let all = addresses
-            .iter()
-            .zip(&reports)
-            .zip(servers::conditions(&reports));
+        let all = addresses.iter().zip(&reports).zip(servers::conditions(&reports));
         let mut apart = all.filter(|(_, condition)| *condition == Condition::Apart);
         let ((address, report), _) = apart.next()?;
         let name = name(address, report.as_ref());
-        Some(format!(
-            "server {name}: {APART}. Then run this command again"
-        ))
+        Some(format!("server {name}: {APART}. Then run this command again"))
     }
 
     /// Whether all servers work, and have room for appends to the log. A node is ready all the same.

@@ -93,11 +93,7 @@ impl Cluster {
                 () = stopped.cancelled() => {}
             }
         });
-        Ok(Running {
-            cluster: self.clone(),
-            task,
-            stop,
-        })
+        Ok(Running { cluster: self.clone(), task, stop })
     }
 
     async fn run(&self) -> Failure {
@@ -145,10 +141,7 @@ impl Cluster {
     /// Why the member ended, unless it has followed another stream than the present one: a recreated stream may grow beyond
     /// the member's position before the member learns of it, and its messages do not continue those of the stream before.
     async fn or_rebuilt(&self, ended: Ended, created: &str) -> Ended {
-        if !matches!(
-            ended,
-            Ended::Stop(_) | Ended::Diverged(_) | Ended::Behind(_)
-        ) {
+        if !matches!(ended, Ended::Stop(_) | Ended::Diverged(_) | Ended::Behind(_)) {
             return ended;
         }
         loop {
@@ -200,11 +193,7 @@ impl Cluster {
         let (driver, member) = Driver::new(
             shared.client.clone(),
             shared.names.clone(),
-            (
-                self.identity(),
-                self.settings(),
-                shared.ledger.clock().clone(),
-            ),
+            (self.identity(), self.settings(), shared.ledger.clock().clone()),
             (file, position),
             host,
         )
@@ -377,10 +366,7 @@ async fn in_turn<F, L>(first: impl Future<Output = F>, last: impl Future<Output 
 }
 
 fn failure(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
-    Failure {
-        exit,
-        error: error.into(),
-    }
+    Failure { exit, error: error.into() }
 }
 
 /// The replica, as the interface that the member needs.

@@ -24,14 +24,8 @@ fn load_layers(
     let file = file(text);
     load(&Sources {
         file: Some(file.path().to_owned()),
-        environment: environment
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
-        flags: flags
-            .iter()
-            .map(|(key, text)| ((*key).into(), (*text).into()))
-            .collect(),
+        environment: environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        flags: flags.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect(),
     })
 }
 
@@ -50,15 +44,9 @@ fn problems(result: Result<Effective<Config>, Problems>) -> Vec<String> {
 
 #[test]
 fn the_shipped_file_holds_every_key_with_its_default_and_a_comment() {
-    assert_eq!(
-        load_file(Config::SHIPPED).unwrap().config,
-        Config::default()
-    );
+    assert_eq!(load_file(Config::SHIPPED).unwrap().config, Config::default());
 
-    let mut described: Vec<_> = entries::<Config>()
-        .into_iter()
-        .map(|entry| entry.key)
-        .collect();
+    let mut described: Vec<_> = entries::<Config>().into_iter().map(|entry| entry.key).collect();
     described.sort();
     let mut keys: Vec<_> = leaves_of_defaults::<Config>().into_keys().collect();
     keys.sort();
@@ -80,13 +68,7 @@ fn the_short_file_holds_the_first_keys_with_their_defaults() {
     let whole: String = lines.map(|line| format!("{line}\n")).collect();
     let named = "Most installations change no more than these eight";
     let shipped = Config::SHIPPED.replace("\n# ", " ");
-    let named = shipped
-        .split_once(named)
-        .unwrap()
-        .1
-        .split_once(": ")
-        .unwrap()
-        .1;
+    let named = shipped.split_once(named).unwrap().1.split_once(": ").unwrap().1;
     let named: Vec<_> = named.split_once(". ").unwrap().0.split(", ").collect();
     assert_eq!(named.len(), 8);
     let settings: toml::Table = whole.parse().unwrap();
@@ -114,10 +96,7 @@ fn the_short_file_holds_the_first_keys_with_their_defaults() {
 #[test]
 fn later_layers_win() {
     let text = "data_dir = \"file\"\n[nats]\nurl = \"nats://file\"\nstream = \"FILE\"\n";
-    let environment = [
-        ("QUOTAD_NATS__URL", "nats://env"),
-        ("QUOTAD_NATS__STREAM", "ENV"),
-    ];
+    let environment = [("QUOTAD_NATS__URL", "nats://env"), ("QUOTAD_NATS__STREAM", "ENV")];
     let effective = load_layers(text, &environment, &[("nats.stream", "FLAG")]).unwrap();
     assert_eq!(effective.config.data_dir.to_str(), Some("file"));
     assert_eq!(effective.config.nats.url.as_deref(), Some("nats://env"));
@@ -138,9 +117,7 @@ fn text_becomes_a_value_of_the_type_of_its_key() {
         ("QUOTAD_CONFIG", "names the file, is no key"),
         ("HOME", "/nowhere"),
     ];
-    let config = load_layers("", &environment, &[("retention.max_age", "90d")])
-        .unwrap()
-        .config;
+    let config = load_layers("", &environment, &[("retention.max_age", "90d")]).unwrap().config;
     assert!(!config.nats.create_stream);
     assert_eq!(config.limits.queue.get(), 1000);
     assert_eq!(config.limits.request_body_bytes, Size::from_bytes(4096));
@@ -165,10 +142,7 @@ max_ttl = \"soon\"
 [snapshots]
 keep = 3
 ";
-    let environment = [
-        ("QUOTAD_NATS_URL", "nats://a"),
-        ("QUOTAD_LIMITS__QUEUE", "many"),
-    ];
+    let environment = [("QUOTAD_NATS_URL", "nats://a"), ("QUOTAD_LIMITS__QUEUE", "many")];
     let found = problems(load_layers(text, &environment, &[("log.format", "xml")]));
     assert_eq!(
         found,
@@ -215,10 +189,7 @@ connections = 9223372036854775807
 events_body_bytes = 1
 ";
     let found = problems(load_file(text));
-    let keys: Vec<_> = found
-        .iter()
-        .map(|line| line.split(':').next().unwrap())
-        .collect();
+    let keys: Vec<_> = found.iter().map(|line| line.split(':').next().unwrap()).collect();
     assert_eq!(
         keys,
         [
@@ -246,16 +217,8 @@ events_body_bytes = 1
 
 #[test]
 fn a_file_that_cannot_be_read_or_parsed_is_a_problem() {
-    let missing = Sources {
-        file: Some("/nowhere/config.toml".into()),
-        ..Sources::default()
-    };
-    assert!(
-        load::<Config>(&missing)
-            .unwrap_err()
-            .to_string()
-            .contains("cannot be read")
-    );
+    let missing = Sources { file: Some("/nowhere/config.toml".into()), ..Sources::default() };
+    assert!(load::<Config>(&missing).unwrap_err().to_string().contains("cannot be read"));
     let found = problems(load_file("listen = \"127.0.0.1:1\"\ndata_dir = \n"));
     assert_eq!(found.len(), 1);
     assert!(found[0].ends_with("(line 2)"), "{found:?}");
@@ -267,26 +230,15 @@ fn the_effective_configuration_is_toml_with_origins_and_without_passwords() {
     let effective = load_layers("[log]\nlevel = \"debug\"\n", &[], &flags).unwrap();
     let overridden = effective.overridden();
     assert_eq!(overridden.len(), 2);
-    assert_eq!(
-        overridden[1],
-        "nats.url = \"nats://me:***@a\" (flag --nats.url)"
-    );
+    assert_eq!(overridden[1], "nats.url = \"nats://me:***@a\" (flag --nats.url)");
     let printed = effective.to_toml();
-    assert!(
-        printed.contains("url = \"nats://me:***@a\" # flag --nats.url\n"),
-        "{printed}"
-    );
-    let flags = [(
-        "cluster.monitoring",
-        "http://me:secret@a,http://b/?key=secret",
-    )];
+    assert!(printed.contains("url = \"nats://me:***@a\" # flag --nats.url\n"), "{printed}");
+    let flags = [("cluster.monitoring", "http://me:secret@a,http://b/?key=secret")];
     let lists = load_layers("", &[], &flags).unwrap();
     let shown = "[\"http://me:***@a\", \"http://b/?key=***\"]";
     assert_eq!(
         lists.overridden(),
-        [format!(
-            "cluster.monitoring = {shown} (flag --cluster.monitoring)"
-        )]
+        [format!("cluster.monitoring = {shown} (flag --cluster.monitoring)")]
     );
     assert!(lists.to_toml().contains(shown));
     assert!(printed.contains("level = \"debug\" # "), "{printed}");
@@ -301,10 +253,7 @@ fn the_short_help_is_short_and_the_long_one_has_every_key() {
     let help = |flag| parse::<Config>(["quotad", flag]).unwrap_err().to_string();
     let (short, long) = (help("-h"), help("--help"));
     assert!(short.lines().count() <= 15, "{short}");
-    assert!(
-        short.contains("demo") && !short.contains("--nats.url"),
-        "{short}"
-    );
+    assert!(short.contains("demo") && !short.contains("--nats.url"), "{short}");
     for entry in entries::<Config>() {
         let flag = format!("--{}", entry.key.replace('_', "-"));
         assert!(long.contains(&flag), "{flag}");
@@ -313,31 +262,13 @@ fn the_short_help_is_short_and_the_long_one_has_every_key() {
 
 #[test]
 fn each_key_has_a_flag_before_and_after_the_subcommand() {
-    let arguments = [
-        "quotad",
-        "--data-dir=d",
-        "check-config",
-        "--nats.create_stream",
-        "false",
-        "-c",
-        "f.toml",
-    ];
+    let arguments =
+        ["quotad", "--data-dir=d", "check-config", "--nats.create_stream", "false", "-c", "f.toml"];
     let invocation = parse::<Config>(arguments).unwrap();
     assert_eq!(invocation.task, Task::CheckConfig);
-    assert_eq!(
-        invocation.file.as_deref(),
-        Some(std::path::Path::new("f.toml"))
-    );
+    assert_eq!(invocation.file.as_deref(), Some(std::path::Path::new("f.toml")));
     let expected = [("data_dir", "d"), ("nats.create_stream", "false")];
-    assert_eq!(
-        invocation.overrides,
-        expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
-    );
+    assert_eq!(invocation.overrides, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
     assert_eq!(parse::<Config>(["quotad"]).unwrap().task, Task::Run);
-    assert_eq!(
-        parse::<Config>(["quotad", "--data-dri=x"])
-            .unwrap_err()
-            .exit_code(),
-        2
-    );
+    assert_eq!(parse::<Config>(["quotad", "--data-dri=x"]).unwrap_err().exit_code(), 2);
 }

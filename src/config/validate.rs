@@ -72,10 +72,7 @@ fn periods(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
     let reservations = &config.reservations;
     let positive: [(&'static str, Period); 14] = [
-        (
-            "nats.connect_timeout",
-            config.nats.connection.connect_timeout,
-        ),
+        ("nats.connect_timeout", config.nats.connection.connect_timeout),
         ("nats.max_backoff", config.nats.connection.max_backoff),
         ("nats.poll_interval", config.nats.poll_interval),
         ("nats.max_watermark_age", config.nats.max_watermark_age),
@@ -87,10 +84,7 @@ fn periods(config: &Config, findings: &mut Vec<Finding>) {
         ("limits.request_timeout", limits.request_timeout),
         ("limits.body_timeout", limits.body_timeout),
         ("limits.keep_alive", limits.keep_alive),
-        (
-            "retention.max_age",
-            config.retention.max_age.unwrap_or(Period::from_secs(1)),
-        ),
+        ("retention.max_age", config.retention.max_age.unwrap_or(Period::from_secs(1))),
         ("shutdown.grace", config.shutdown.grace),
     ];
     for (key, period) in positive {
@@ -108,9 +102,7 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
     const GIB: Size = Size::from_mib(1024);
     let limits = &config.limits;
     // The webhook's body limit is the least that has to fit.
-    let bodies = (limits.request_body_bytes)
-        .max(limits.events_body_bytes)
-        .max(Size::from_mib(8));
+    let bodies = (limits.request_body_bytes).max(limits.events_body_bytes).max(Size::from_mib(8));
     macro_rules! within {
         ($($section:ident.$key:ident: $least:expr, $most:expr;)*) => {
             [$((concat!(stringify!($section), ".", stringify!($key)), config.$section.$key, $least, $most)),*]
@@ -328,9 +320,7 @@ fn members(config: &Config, findings: &mut Vec<Finding>) {
         }
     }
     let keys = [&cluster.tls_key, &cluster.tls_ca];
-    let is_complete = keys
-        .iter()
-        .all(|key| key.is_some() == cluster.tls_cert.is_some());
+    let is_complete = keys.iter().all(|key| key.is_some() == cluster.tls_cert.is_some());
     rules! { findings;
         "cluster.token_file": cluster.token_file.is_some() => "is needed: nodes know each other by it";
         "cluster.tls_cert": is_complete => "goes together with cluster.tls_key and cluster.tls_ca";

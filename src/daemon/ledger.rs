@@ -93,9 +93,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     };
     let (ledger, writer, replica) = started.context("cannot start the writer")?;
     Ok(Opened {
-        ledger: ledger
-            .keeping_denials(denials)
-            .with_coverage(super::rules::coverage(config)),
+        ledger: ledger.keeping_denials(denials).with_coverage(super::rules::coverage(config)),
         reader,
         writer,
         replica,

@@ -19,11 +19,7 @@ use crate::{
 /// The routes of `listen`.
 pub(crate) fn of_api(app: App, hook: Hook, kube: Kube, readiness: Readiness) -> Vec<Route> {
     let mut routes = with_state(api::routes(), &app);
-    routes.extend(by_router(
-        &health::probes(readiness),
-        Authenticated,
-        &health::PROBES,
-    ));
+    routes.extend(by_router(&health::probes(readiness), Authenticated, &health::PROBES));
     routes.extend(of_webhook(hook));
     routes.extend(with_state(kube::routes(), &kube));
     routes.extend(ui::routes());
@@ -43,10 +39,8 @@ pub(crate) fn of_admin(metrics: Render, readiness: Readiness) -> Vec<Route> {
     routes
 }
 
-const METRICS: (&str, &str) = (
-    "/metrics",
-    "[metrics](metrics.md), in the format that the scraper prefers",
-);
+const METRICS: (&str, &str) =
+    ("/metrics", "[metrics](metrics.md), in the format that the scraper prefers");
 
 /// Routes that an axum router answers.
 fn by_router(
@@ -77,10 +71,6 @@ pub(crate) fn specs() -> Vec<crate::routes::Spec> {
     specs.extend(of(&admission::routes()));
     specs.extend(of(&kube::routes()));
     specs.extend(of(&ui::routes()));
-    specs.extend(of(&by_router(
-        &axum::Router::new(),
-        Authenticated,
-        &health::PROBES,
-    )));
+    specs.extend(of(&by_router(&axum::Router::new(), Authenticated, &health::PROBES)));
     specs
 }

@@ -53,10 +53,7 @@ pub(crate) fn main() -> Exit {
 
 /// The defaults, on loopback, with a free port if another program has that of the API.
 fn config(directory: &Path) -> Config {
-    let mut config = Config {
-        data_dir: directory.join("data"),
-        ..Config::default()
-    };
+    let mut config = Config { data_dir: directory.join("data"), ..Config::default() };
     if TcpListener::bind(config.listen).is_err() {
         config.listen.set_port(0);
     }
@@ -73,18 +70,11 @@ fn config(directory: &Path) -> Config {
 /// Writes the ledger of the past, and the denials. Returns the last entry.
 fn record(config: &Config) -> anyhow::Result<u64> {
     let mut past = Past::until(clock::now(), World::load()?);
-    let Recovered {
-        mut state,
-        mut journal,
-        ..
-    } = recover(config, Throttle::default())?;
+    let Recovered { mut state, mut journal, .. } = recover(config, Throttle::default())?;
     let mut commit = GroupCommit::<()>::new(BATCH_ENTRIES);
     let mut denied = Vec::new();
     while let Some(time) = past.next() {
-        let consumed = Consumed {
-            watermark: time,
-            publisher: None,
-        };
+        let consumed = Consumed { watermark: time, publisher: None };
         commit.record_due(&mut state, time, consumed, past.policy());
         let refused = past.play(&mut commit.transaction(&mut state, time));
         denied.extend(refused.and_then(|refused| {

@@ -76,10 +76,7 @@ impl Past {
     pub(super) fn until(end: Timestamp, world: World) -> Self {
         let mut past = Self {
             end,
-            policy: Policy {
-                max_ttl: PENDING,
-                ..Policy::default()
-            },
+            policy: Policy { max_ttl: PENDING, ..Policy::default() },
             reader: Arc::new(Reader::new(&BTreeMap::new(), true)),
             agenda: BTreeMap::new(),
             acts: 0,
@@ -242,11 +239,7 @@ impl Past {
                 transaction.record(&actor, reserved.events);
                 Ok(())
             }
-            Err(refusal) => Err(Refused {
-                actor,
-                request,
-                refusal,
-            }),
+            Err(refusal) => Err(Refused { actor, request, refusal }),
         }
     }
 
@@ -324,8 +317,6 @@ impl Random {
 
     fn uid(&mut self) -> String {
         let both = (u128::from(self.draw()) << 64) | u128::from(self.draw());
-        uuid::Builder::from_random_bytes(both.to_be_bytes())
-            .into_uuid()
-            .to_string()
+        uuid::Builder::from_random_bytes(both.to_be_bytes()).into_uuid().to_string()
     }
 }

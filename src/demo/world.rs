@@ -28,9 +28,8 @@ pub(super) enum Pattern {
 }
 
 /// How busy each hour before the end of the past is, in percent: it ends in an afternoon.
-const BUSY: [u64; 24] = [
-    100, 100, 95, 90, 85, 75, 60, 40, 25, 10, 5, 0, 0, 0, 0, 5, 10, 20, 35, 50, 65, 80, 90, 100,
-];
+const BUSY: [u64; 24] =
+    [100, 100, 95, 90, 85, 75, 60, 40, 25, 10, 5, 0, 0, 0, 0, 5, 10, 20, 35, 50, 65, 80, 90, 100];
 
 /// How busy the company is so many minutes before the end, in percent: two of the days are a weekend.
 pub(super) fn busy(minutes_before: i64) -> u64 {

@@ -194,9 +194,7 @@ fn write_anew(path: &Path, store: &Store) -> io::Result<File> {
     for denial in store.iter() {
         writeln!(output, "{}", denial.json)?;
     }
-    output
-        .into_inner()
-        .map_err(io::IntoInnerError::into_error)?;
+    output.into_inner().map_err(io::IntoInnerError::into_error)?;
     std::fs::rename(&temporary, path)?;
     OpenOptions::new().append(true).open(path)
 }

@@ -120,17 +120,10 @@ impl Denied<'_> {
         let Some(held_back) = limiter.pass() else {
             return;
         };
-        let Self {
-            namespace,
-            resource,
-            name,
-            sequence,
-        } = *self;
+        let Self { namespace, resource, name, sequence } = *self;
         let refusal = refusal.to_string();
         let refusal = shortened(&refusal);
-        tracing::info!(
-            namespace, resource, name, sequence, refusal, held_back, "denied"
-        );
+        tracing::info!(namespace, resource, name, sequence, refusal, held_back, "denied");
     }
 }
 
@@ -149,12 +142,10 @@ pub(crate) fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, Jo
     let log = DenialLog::open(file, bounds, crate::clock::now())?;
     let counts = Arc::new(Mutex::new(Counts::default()));
     let counted = Arc::clone(&counts);
-    let thread = std::thread::Builder::new()
-        .name("denials".into())
-        .spawn(move || {
-            let _guard = crate::fatal::EndOnPanic;
-            log.run(&inbox, &counted);
-        })?;
+    let thread = std::thread::Builder::new().name("denials".into()).spawn(move || {
+        let _guard = crate::fatal::EndOnPanic;
+        log.run(&inbox, &counted);
+    })?;
     Ok((Denials { messages, counts }, thread))
 }
 

@@ -43,9 +43,7 @@ pub(super) fn new(
         Refusal::TooManyPending { .. } => None,
         _ => return None,
     };
-    let (quotas, lacks_limits) = denied
-        .map(|denied| wanted_of(&denied.quotas))
-        .unwrap_or_default();
+    let (quotas, lacks_limits) = denied.map(|denied| wanted_of(&denied.quotas)).unwrap_or_default();
     let requested = &request.footprint.resources;
     let lacks_amounts = requested.len() > REQUESTED;
     Some(Denial {
@@ -74,11 +72,7 @@ pub(super) fn new(
 
 /// The record as JSON. Of a large one, quotas are dropped first, then the requested amounts.
 pub(super) fn to_json(denial: &Denial, id: u64, time: Timestamp) -> serde_json::Result<String> {
-    let mut denial = Denial {
-        id,
-        time,
-        ..denial.clone()
-    };
+    let mut denial = Denial { id, time, ..denial.clone() };
     let mut json = serde_json::to_string(&denial)?;
     while json.len() > RECORD_BYTES {
         match denial.quotas.len() {

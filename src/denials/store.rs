@@ -55,8 +55,7 @@ impl Store {
         let id = denial.id;
         self.remove(id);
         let bytes = denial.json.get().len();
-        self.shares
-            .add(&denial.principal, &denial.namespace, id, bytes);
+        self.shares.add(&denial.principal, &denial.namespace, id, bytes);
         self.denials.insert(id, denial);
         while self.len() > bounds.records || self.bytes() > bounds.bytes {
             if self.len() <= bounds.records {
@@ -127,8 +126,7 @@ impl Counts {
         self.next = key.saturating_add(1);
         let (principal, namespace) = (&denial.actor.principal, &denial.namespace);
         self.shares.add(principal, namespace, key, 1);
-        self.begun
-            .insert(key, (place.clone(), principal.clone(), namespace.clone()));
+        self.begun.insert(key, (place.clone(), principal.clone(), namespace.clone()));
         self.denials.insert(place, (key, 1));
         while self.denials.len() > COUNTED_MAX
             && let Some(first) = self.shares.first_to_go()
@@ -175,11 +173,7 @@ mod tests {
         }
         counts.add(&victim);
         let of = |namespace: &str, name: &str| {
-            counts.get(&place(
-                LimitKind::ResourceQuota,
-                &namespace.into(),
-                &name.into(),
-            ))
+            counts.get(&place(LimitKind::ResourceQuota, &namespace.into(), &name.into()))
         };
         assert_eq!(of("team-a", "compute"), 2);
         assert_eq!(of("ns-0", "q-0"), 0);
@@ -193,29 +187,13 @@ mod tests {
     fn a_group_counts_for_all_its_namespaces_and_only_exceeded_limits_count() {
         let mut counts = Counts::default();
         for namespace in ["a", "b"] {
-            counts.add(&denial_of(
-                "p",
-                namespace,
-                "company",
-                LimitKind::ClusterResourceQuota,
-            ));
+            counts.add(&denial_of("p", namespace, "company", LimitKind::ClusterResourceQuota));
         }
         let mut passed = denial_of("p", "a", "other", LimitKind::ResourceQuota);
         passed.quotas[0].resources[0].hard = "100".parse().unwrap();
         counts.add(&passed);
-        let group = place(
-            LimitKind::ClusterResourceQuota,
-            &"b".into(),
-            &"company".into(),
-        );
+        let group = place(LimitKind::ClusterResourceQuota, &"b".into(), &"company".into());
         assert_eq!(counts.get(&group), 2);
-        assert_eq!(
-            counts.get(&place(
-                LimitKind::ResourceQuota,
-                &"a".into(),
-                &"other".into()
-            )),
-            0
-        );
+        assert_eq!(counts.get(&place(LimitKind::ResourceQuota, &"a".into(), &"other".into())), 0);
     }
 }

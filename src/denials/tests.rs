@@ -14,9 +14,7 @@ use quota_semantics::admission::{CheckedLimit, CheckedQuota, Denial, LimitKind};
 
 fn request(namespace: &str, uid: &str) -> Request {
     let mut footprint = Footprint::default();
-    footprint
-        .resources
-        .insert("pods".into(), "2".parse().unwrap());
+    footprint.resources.insert("pods".into(), "2".parse().unwrap());
     Request {
         uid: Uid::new(uid).unwrap(),
         namespace: namespace.into(),
@@ -57,9 +55,7 @@ fn refusal() -> Refusal {
         reserved: "0".parse().unwrap(),
         requested: requested.parse().unwrap(),
     };
-    let denial = Denial::InsufficientQuota {
-        names: vec!["pods".into()],
-    };
+    let denial = Denial::InsufficientQuota { names: vec!["pods".into()] };
     Refusal::Denied(Box::new(Denied {
         detail: denial.to_string(),
         reserved: None,
@@ -87,42 +83,20 @@ fn noted(namespace: &str, uid: &str) -> wire::Denial {
 }
 
 fn noted_of(principal: &str, namespace: &str, uid: &str) -> wire::Denial {
-    let head = Head {
-        sequence: 7,
-        time: Timestamp::EPOCH,
-    };
-    record::new(
-        &Actor::named(principal),
-        &request(namespace, uid),
-        &refusal(),
-        head,
-    )
-    .unwrap()
+    let head = Head { sequence: 7, time: Timestamp::EPOCH };
+    record::new(&Actor::named(principal), &request(namespace, uid), &refusal(), head).unwrap()
 }
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::EPOCH.plus(Span::from_seconds(seconds))
 }
 
-const BOUNDS: Bounds = Bounds {
-    records: 3,
-    bytes: usize::MAX,
-    age: Duration::from_secs(100),
-};
+const BOUNDS: Bounds = Bounds { records: 3, bytes: usize::MAX, age: Duration::from_secs(100) };
 
 fn ids(log: &DenialLog, namespace: Option<&str>, before: Option<u64>) -> Vec<u64> {
     let namespace = namespace.map(Into::into);
-    let query = Query {
-        reader: crate::auth::Reader::default(),
-        namespace,
-        before,
-        limit: 2,
-    };
-    log.store
-        .list(&query)
-        .into_iter()
-        .map(|kept| kept.id)
-        .collect()
+    let query = Query { reader: crate::auth::Reader::default(), namespace, before, limit: 2 };
+    log.store.list(&query).into_iter().map(|kept| kept.id).collect()
 }
 
 #[test]
@@ -130,13 +104,7 @@ fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut log = DenialLog::open(&directory.path().join("denials"), BOUNDS, at(0)).unwrap();
     log.keep(&noted("team-a", "u1"), at(5));
-    let kept = log
-        .store
-        .list(&Query {
-            limit: 9,
-            ..Query::default()
-        })
-        .remove(0);
+    let kept = log.store.list(&Query { limit: 9, ..Query::default() }).remove(0);
     let record: serde_json::Value = serde_json::from_str(kept.json.get()).unwrap();
     assert_eq!(
         record,
@@ -168,11 +136,7 @@ fn the_latest_are_kept_as_long_as_they_are_young() {
     assert_eq!(ids(&log, Some("a"), None), [3]);
     drop(log);
     let mut log = DenialLog::open(&path, BOUNDS, at(155)).unwrap();
-    assert_eq!(
-        ids(&log, None, None),
-        [4],
-        "a restart forgets what has become too old"
-    );
+    assert_eq!(ids(&log, None, None), [4], "a restart forgets what has become too old");
     log.keep(&noted("a", "u"), at(156));
     assert_eq!(ids(&log, None, None), [5, 4], "numbers go on");
 }
@@ -191,15 +155,7 @@ fn a_line_cut_by_a_kill_is_left_out() {
     log.keep(&noted("a", "u"), at(3));
     drop(log);
     let log = DenialLog::open(&path, BOUNDS, at(3)).unwrap();
-    assert_eq!(
-        log.store
-            .list(&Query {
-                limit: 9,
-                ..Query::default()
-            })
-            .len(),
-        2
-    );
+    assert_eq!(log.store.list(&Query { limit: 9, ..Query::default() }).len(), 2);
 }
 
 #[test]
@@ -222,10 +178,7 @@ fn only_denials_are_kept() {
     let request = request("a", "u");
     let refusal = Refusal::UidReused(request.uid.clone());
     assert!(record::new(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
-    let full = Refusal::TooManyPending {
-        limit: "reservations.max_pending",
-        pending: 9,
-    };
+    let full = Refusal::TooManyPending { limit: "reservations.max_pending", pending: 9 };
     assert!(record::new(&Actor::named("alice"), &request, &full, Head::default()).is_some());
 }
 
@@ -234,18 +187,8 @@ async fn what_was_noted_is_listed() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("denials");
     let (denials, thread) = super::start(&file, BOUNDS).unwrap();
-    denials.note(
-        &Actor::named("alice"),
-        &request("a", "u"),
-        &refusal(),
-        Head::default(),
-    );
-    let listed = denials
-        .list(Query {
-            limit: 5,
-            ..Query::default()
-        })
-        .await;
+    denials.note(&Actor::named("alice"), &request("a", "u"), &refusal(), Head::default());
+    let listed = denials.list(Query { limit: 5, ..Query::default() }).await;
     assert_eq!(listed.len(), 1);
     let count = |quota: &str| {
         let kind = LimitKind::ResourceQuota;
@@ -254,15 +197,7 @@ async fn what_was_noted_is_listed() {
     assert_eq!((count("compute"), count("other")), (1, 0));
     denials.close();
     thread.join().unwrap();
-    assert!(
-        denials
-            .list(Query {
-                limit: 5,
-                ..Query::default()
-            })
-            .await
-            .is_empty()
-    );
+    assert!(denials.list(Query { limit: 5, ..Query::default() }).await.is_empty());
 }
 
 /// A namespace with many denials never displaces the denials of another one.
@@ -270,11 +205,7 @@ async fn what_was_noted_is_listed() {
 fn a_flood_of_one_namespace_leaves_those_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("denials");
-    let bounds = Bounds {
-        records: 1000,
-        bytes: 20_000,
-        ..BOUNDS
-    };
+    let bounds = Bounds { records: 1000, bytes: 20_000, ..BOUNDS };
     let mut log = DenialLog::open(&path, bounds, at(0)).unwrap();
     log.keep(&noted("quiet", "u"), at(1));
     for number in 0..500 {
@@ -294,10 +225,7 @@ fn a_flood_of_one_namespace_leaves_those_of_others() {
 fn a_flood_of_one_principal_leaves_those_of_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("denials");
-    let bounds = Bounds {
-        records: 50,
-        ..BOUNDS
-    };
+    let bounds = Bounds { records: 50, ..BOUNDS };
     let mut log = DenialLog::open(&path, bounds, at(0)).unwrap();
     for _ in 0..20 {
         log.keep(&noted_of("quiet", "team-a", "u"), at(1));
@@ -321,9 +249,7 @@ fn of_a_long_denial_less_is_kept() {
     let name = |number| format!("example.com/{number:0>60}").into();
     let mut request = Request::clone(&request("a", "u"));
     request.footprint.resources = (0..1000).map(|n| (name(n), one.clone())).collect();
-    let Refusal::Denied(mut denied) = refusal() else {
-        unreachable!()
-    };
+    let Refusal::Denied(mut denied) = refusal() else { unreachable!() };
     let looked = denied.quotas[0].resources[0].clone();
     denied.quotas[0].resources = vec![looked; 1000];
     let refusal = Refusal::Denied(denied);
@@ -338,12 +264,8 @@ fn of_a_long_denial_less_is_kept() {
 /// Denials wait in memory until their records are written.
 #[test]
 fn of_a_wide_denial_few_limits_wait_for_the_log() {
-    let Refusal::Denied(denied) = refusal() else {
-        unreachable!()
-    };
-    let [looked, unwanted] = &denied.quotas[0].resources[..] else {
-        unreachable!()
-    };
+    let Refusal::Denied(denied) = refusal() else { unreachable!() };
+    let [looked, unwanted] = &denied.quotas[0].resources[..] else { unreachable!() };
     let of_quota = |wanted: usize| CheckedQuota {
         resources: [vec![looked.clone(); wanted], vec![unwanted.clone(); 100]].concat(),
         ..denied.quotas[0].clone()
@@ -361,11 +283,7 @@ fn of_a_wide_denial_few_limits_wait_for_the_log() {
     for (each, kept, shortened) in [(128, 256, false), (129, 256, true), (300, 256, true)] {
         let denial = noted(vec![of_quota(each), of_quota(0), of_quota(each)], 1);
         let limits = denial.quotas.iter().map(|quota| quota.resources.len());
-        assert_eq!(
-            (limits.sum::<usize>(), denial.shortened),
-            (kept, shortened),
-            "{each}"
-        );
+        assert_eq!((limits.sum::<usize>(), denial.shortened), (kept, shortened), "{each}");
     }
     assert_eq!(noted(Vec::new(), 1025).object.requested.len(), 0);
     assert!(noted(Vec::new(), 1025).shortened);

@@ -82,10 +82,7 @@ struct Lately {
 
 impl Activity {
     const fn none() -> Self {
-        let nobody = Lately {
-            last: None,
-            other: None,
-        };
+        let nobody = Lately { last: None, other: None };
         Self(Mutex::new(nobody))
     }
 
@@ -179,10 +176,7 @@ mod tests {
         lately.note(Some(&a), begin);
         lately.note(Some(&a), begin + MS);
         assert_eq!(lately.of_others_until(&a, begin + MS), None);
-        assert_eq!(
-            lately.of_others_until(&b, begin + MS),
-            Some(begin + MS + ACTIVE)
-        );
+        assert_eq!(lately.of_others_until(&b, begin + MS), Some(begin + MS + ACTIVE));
         lately.note(Some(&b), begin + 2 * MS);
         lately.note(Some(&b), begin + 3 * MS);
         let now = begin + 4 * MS;

@@ -49,11 +49,7 @@ pub(crate) struct Lanes<J> {
 
 impl<J> Default for Lanes<J> {
     fn default() -> Self {
-        Self {
-            first: VecDeque::new(),
-            others: Turns::default(),
-            in_a_row: 0,
-        }
+        Self { first: VecDeque::new(), others: Turns::default(), in_a_row: 0 }
     }
 }
 
@@ -173,9 +169,7 @@ mod tests {
     }
 
     fn taken(lanes: &mut Lanes<()>) -> Vec<Lane> {
-        std::iter::from_fn(|| lanes.pop(Instant::now()))
-            .map(|queued| queued.lane)
-            .collect()
+        std::iter::from_fn(|| lanes.pop(Instant::now())).map(|queued| queued.lane).collect()
     }
 
     #[test]
@@ -220,10 +214,7 @@ mod tests {
         let mut lanes = pushed(&vec![Lane::First; 3 * FIRST_IN_A_ROW]);
         lanes.push(waiting(&of("a")));
         let order = taken(&mut lanes);
-        assert_eq!(
-            order.iter().position(|t| *t == of("a")),
-            Some(FIRST_IN_A_ROW)
-        );
+        assert_eq!(order.iter().position(|t| *t == of("a")), Some(FIRST_IN_A_ROW));
     }
 
     #[test]
@@ -261,14 +252,10 @@ mod tests {
         let mut lanes = Lanes::default();
         let push = |lanes: &mut Lanes<()>, lane: &Lane, jobs| {
             let has_room = lanes.have_room(lane, jobs, 64);
-            (0..jobs)
-                .filter(|_| has_room)
-                .for_each(|_| lanes.push(waiting(lane)));
+            (0..jobs).filter(|_| has_room).for_each(|_| lanes.push(waiting(lane)));
             has_room
         };
-        let tenants: Vec<_> = (0..20)
-            .map(|number| of(&format!("tenant {number}")))
-            .collect();
+        let tenants: Vec<_> = (0..20).map(|number| of(&format!("tenant {number}"))).collect();
         let fill = |lanes: &mut Lanes<()>, jobs| {
             let room = |tenant| while push(lanes, tenant, jobs) {};
             tenants.iter().for_each(room);

@@ -59,13 +59,8 @@ pub(super) enum Kind {
     Past,
 }
 
-pub(super) static ANSWERS: LazyLock<Pool> = LazyLock::new(|| {
-    Pool::start(
-        &ANSWERS,
-        Kind::Answers,
-        THREADS_PER_PROCESSOR * processors(),
-    )
-});
+pub(super) static ANSWERS: LazyLock<Pool> =
+    LazyLock::new(|| Pool::start(&ANSWERS, Kind::Answers, THREADS_PER_PROCESSOR * processors()));
 
 pub(super) static WATCHES: LazyLock<Pool> =
     LazyLock::new(|| Pool::start(&WATCHES, Kind::Watches, processors()));
@@ -192,10 +187,7 @@ pub(super) struct Waiting {
 impl Waiting {
     fn new(job: impl FnOnce(&Turn) + Send + 'static) -> Self {
         let job: Job = Box::new(job);
-        Self {
-            job: Arc::new(Mutex::new(Some(job))),
-            is_cancelled: Arc::default(),
-        }
+        Self { job: Arc::new(Mutex::new(Some(job))), is_cancelled: Arc::default() }
     }
 
     /// Takes the job, unless it was cancelled.
@@ -231,12 +223,7 @@ impl Pool {
         };
         let named = || thread::Builder::new().name(name.to_owned());
         let started = (0..threads).map_while(|_| named().spawn(|| this.run()).ok());
-        Self {
-            kind,
-            queue: Mutex::default(),
-            ready: Condvar::new(),
-            threads: started.count(),
-        }
+        Self { kind, queue: Mutex::default(), ready: Condvar::new(), threads: started.count() }
     }
 
     fn run(&'static self) {

@@ -80,9 +80,7 @@ impl Turn {
                 let wait = wait.min(LONGEST.saturating_sub(served.delayed));
                 served.delayed += wait;
                 let pauses = pool.kind != Kind::Past
-                    || ACTIVITY
-                        .of_others_until(principal, Instant::now())
-                        .is_some();
+                    || ACTIVITY.of_others_until(principal, Instant::now()).is_some();
                 pauses.then_some(wait)
             });
             served.is_cancelled.load(Ordering::Relaxed)
@@ -117,11 +115,7 @@ struct Paced<'a, W> {
 
 impl<'a, W> Paced<'a, W> {
     const fn new(inner: W, turn: &'a Turn) -> Self {
-        Self {
-            inner,
-            turn,
-            bytes: 0,
-        }
+        Self { inner, turn, bytes: 0 }
     }
 }
 

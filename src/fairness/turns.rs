@@ -210,11 +210,7 @@ mod tests {
         turns.push(other.clone(), ());
         let taken = |(name, ()): (Name, ())| name;
         assert_eq!(turns.pop_and_hold(now).map(taken), Some(other));
-        assert_eq!(
-            turns.pop_and_hold(now).map(taken),
-            None,
-            "the first one waits"
-        );
+        assert_eq!(turns.pop_and_hold(now).map(taken), None, "the first one waits");
         let later = turns.next_ready().unwrap();
         assert!(later > now);
         turns.end_delays(later);

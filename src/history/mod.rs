@@ -124,10 +124,7 @@ impl Error {
 /// # Errors
 /// [`Error`].
 pub fn rebuild(reader: FileReader) -> Result<State, Error> {
-    let past = Past {
-        reader,
-        replay_entries: u64::MAX,
-    };
+    let past = Past { reader, replay_entries: u64::MAX };
     past.state(Until::End, &|| ())
 }
 
@@ -159,10 +156,7 @@ impl History {
     /// processed.
     pub fn new(reader: FileReader, replay_entries: u64, most: usize) -> Self {
         Self(Arc::new(Shared {
-            past: Past {
-                reader,
-                replay_entries,
-            },
+            past: Past { reader, replay_entries },
             cache: Mutex::default(),
             room: Semaphore::new(most),
         }))
@@ -223,9 +217,9 @@ impl History {
     fn settled(&self, until: Until) -> Result<Until, Error> {
         let durable = self.0.past.reader.durable();
         match until {
-            Until::Sequence(sequence) if sequence > durable.sequence => Err(Error::Future {
-                durable: durable.sequence,
-            }),
+            Until::Sequence(sequence) if sequence > durable.sequence => {
+                Err(Error::Future { durable: durable.sequence })
+            }
             Until::Time(time) if time < durable.time => Ok(until),
             Until::Time(_) | Until::End => Ok(Until::Sequence(durable.sequence)),
             Until::Sequence(_) => Ok(until),
@@ -240,9 +234,7 @@ impl History {
     ) -> Result<R, Error> {
         let _place = self.place(permit)?;
         let shared = self.0.clone();
-        permit
-            .make(usize::MAX, move |turn| question(&shared, turn))
-            .await
+        permit.make(usize::MAX, move |turn| question(&shared, turn)).await
     }
 
     /// A place among the waiting queries. A principal may take at most as many places as stay free, so that one

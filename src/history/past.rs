@@ -78,10 +78,9 @@ impl Past {
     /// An error about a period: with the time at which one can begin.
     pub(super) fn about_period(&self, error: Error) -> Error {
         match error {
-            Error::Compacted { kept_from, .. } => Error::Compacted {
-                kept_from,
-                since: self.first_period(),
-            },
+            Error::Compacted { kept_from, .. } => {
+                Error::Compacted { kept_from, since: self.first_period() }
+            }
             other => other.offline("report"),
         }
     }
@@ -91,11 +90,7 @@ impl Past {
         let (snapshots, _) = self.reader.snapshots().list().ok()?;
         let oldest = snapshots.first()?.position.time;
         // As times are shown, in microseconds.
-        Some(
-            oldest
-                .whole_microseconds()
-                .plus(Span::from_nanoseconds(1000)),
-        )
+        Some(oldest.whole_microseconds().plus(Span::from_nanoseconds(1000)))
     }
 
     pub(super) fn go_on(

@@ -66,13 +66,7 @@ impl Past {
         question: Question,
         pause: &dyn Fn(),
     ) -> Result<Result<Outcome, Unsimulated>, Error> {
-        let Question {
-            from,
-            to,
-            candidates,
-            denials,
-            bounds,
-        } = question;
+        let Question { from, to, candidates, denials, bounds } = question;
         let state = self.state(before(from), pause)?;
         let first = state.head().sequence;
         let durable = self.reader.durable();

@@ -66,10 +66,7 @@ impl Recorded {
         for (number, lines) in lines.chunks(3).enumerate() {
             recorded.batch(number, lines, &understood, &mut journal, &reader);
         }
-        let retention = Retention {
-            max_age: None,
-            max_bytes: Some(0),
-        };
+        let retention = Retention { max_age: None, max_bytes: Some(0) };
         journal.work().unwrap();
         while journal.work().unwrap() {}
         reader.compact(start(), &retention).unwrap();
@@ -175,9 +172,7 @@ impl Recorded {
 fn request(state: &State, number: usize) -> Option<Request> {
     let namespace = state.namespaces("").nth(number % 5)?.clone();
     let mut footprint = Footprint::default();
-    footprint
-        .resources
-        .insert("pods".into(), "1".parse().unwrap());
+    footprint.resources.insert("pods".into(), "1".parse().unwrap());
     Some(Request {
         uid: Uid::new(&format!("reserved-{number}")).unwrap(),
         namespace,
@@ -202,9 +197,7 @@ fn permit() -> Permit {
 async fn head_and_digest(history: &History, until: Until) -> Result<(Head, [u8; 32]), Error> {
     let view = |state: &State| (state.head(), state.digest());
     let permit = permit();
-    history
-        .answer(&permit, until, view, |_| 1, |seen, _| seen)
-        .await
+    history.answer(&permit, until, view, |_| 1, |seen, _| seen).await
 }
 
 fn random() -> TestRng {
@@ -290,11 +283,7 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
     let oldest = reader.snapshots().list().unwrap().0[0].position.sequence;
     assert!(kept_from > 1 && oldest + 1 >= kept_from);
     let history = History::new(reader, u64::MAX, 8);
-    for gone in [
-        Until::Sequence(1),
-        Until::Sequence(oldest - 1),
-        Until::Time(start()),
-    ] {
+    for gone in [Until::Sequence(1), Until::Sequence(oldest - 1), Until::Time(start())] {
         let error = head_and_digest(&history, gone).await.unwrap_err();
         assert!(
             matches!(error, Error::Compacted { kept_from, since: None } if kept_from == oldest),
@@ -307,20 +296,13 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
         assert_eq!(digest, recorded.fold(until).digest());
     }
     let gone = begun(&history, &permit(), start(), State::head).await;
-    let Err(Error::Compacted {
-        since: Some(since), ..
-    }) = gone
-    else {
+    let Err(Error::Compacted { since: Some(since), .. }) = gone else {
         panic!("{gone:?}");
     };
     let first = begun(&history, &permit(), since, State::head).await;
     assert!(first.unwrap().sequence >= oldest);
     let earlier = since.minus(Span::from_nanoseconds(1000));
-    assert!(
-        begun(&history, &permit(), earlier, State::head)
-            .await
-            .is_err()
-    );
+    assert!(begun(&history, &permit(), earlier, State::head).await.is_err());
 }
 
 #[tokio::test]
@@ -328,22 +310,12 @@ async fn the_cost_is_bounded() {
     let recorded = Recorded::new(true);
     let (_journal, reader) = recorded.open();
     let history = History::new(reader, 100, 8);
-    let moments = [
-        Until::Sequence(101),
-        Until::Time(recorded.entries[150].time),
-    ];
+    let moments = [Until::Sequence(101), Until::Time(recorded.entries[150].time)];
     for far in moments {
         let error = head_and_digest(&history, far).await.unwrap_err();
-        assert!(
-            matches!(error, Error::TooFar { limit: 100, .. }),
-            "{far:?}: {error}"
-        );
+        assert!(matches!(error, Error::TooFar { limit: 100, .. }), "{far:?}: {error}");
     }
-    assert!(
-        head_and_digest(&history, Until::Sequence(100))
-            .await
-            .is_ok()
-    );
+    assert!(head_and_digest(&history, Until::Sequence(100)).await.is_ok());
     let beyond = head_and_digest(&history, Until::Sequence(recorded.last() + 1)).await;
     assert!(matches!(beyond, Err(Error::Future { .. })));
     let from = recorded.entries[150].time;
@@ -369,21 +341,14 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
                 released.recv().unwrap();
             }
         };
-        let period = Period {
-            from: start(),
-            to: Timestamp::MAX,
-        };
+        let period = Period { from: start(), to: Timestamp::MAX };
         let begin = move |state: &State| {
             sample(state);
             Begun(())
         };
-        queried
-            .period(&permit(), period, begin, |_, _, _, _| ())
-            .await
+        queried.period(&permit(), period, begin, |_, _, _, _| ()).await
     });
-    tokio::task::spawn_blocking(move || inside.recv().unwrap())
-        .await
-        .unwrap();
+    tokio::task::spawn_blocking(move || inside.recv().unwrap()).await.unwrap();
     question.abort();
     assert!(question.await.unwrap_err().is_cancelled());
     release.send(()).unwrap();
@@ -467,10 +432,7 @@ async fn what_waits_holds_no_state() {
             let view = move |state: &State| {
                 let there_are = now.fetch_add(1, Ordering::SeqCst) + 1;
                 most.fetch_max(there_are, Ordering::SeqCst);
-                Counted {
-                    sequence: state.head().sequence,
-                    now: now.clone(),
-                }
+                Counted { sequence: state.head().sequence, now: now.clone() }
             };
             let make = |view: Counted, _: &Turn| view.sequence;
             let permit = Permit::of_past(&format!("principal {sequence}").into());

@@ -71,8 +71,5 @@ pub async fn accept(
         recorded += done.map_err(|refused| refused.with_part_made(is_part_made))?;
         chunk = next;
     }
-    Ok(Answer {
-        recorded,
-        rejected: rejected_lines,
-    })
+    Ok(Answer { recorded, rejected: rejected_lines })
 }

@@ -50,10 +50,7 @@ impl Chunk {
     /// A chunk with the capacity of another one: consecutive chunks of a source have similar sizes.
     #[must_use]
     pub(crate) fn like(other: &Self) -> Self {
-        Self {
-            items: Vec::with_capacity(other.items.len()),
-            ..Self::default()
-        }
+        Self { items: Vec::with_capacity(other.items.len()), ..Self::default() }
     }
 
     /// Adds an event that was sent just now.
@@ -70,14 +67,10 @@ impl Chunk {
         self.size += incoming.size;
         let item = match incoming.content {
             Content::Sighting(sighting) => Item::Sighting(sighting),
-            Content::Relist(relist) => Item::Relist {
-                relist,
-                received: received(),
-            },
-            Content::Bookmark(bookmark) => Item::Bookmark {
-                bookmark,
-                received: received().map(|(_, time)| time),
-            },
+            Content::Relist(relist) => Item::Relist { relist, received: received() },
+            Content::Bookmark(bookmark) => {
+                Item::Bookmark { bookmark, received: received().map(|(_, time)| time) }
+            }
             Content::Nothing => {
                 self.ignored += 1;
                 return;
@@ -88,13 +81,7 @@ impl Chunk {
 
     /// Adds a rejected event, as a dead letter of `source` at `position`.
     pub(crate) fn add_rejected(&mut self, source: &Name, position: u64, rejected: Rejected) {
-        let Rejected {
-            rejection,
-            reason,
-            resource,
-            text,
-            ..
-        } = rejected;
+        let Rejected { rejection, reason, resource, text, .. } = rejected;
         metrics::events_rejected(rejection);
         tracing::debug!(%source, position, reason, "an event was rejected");
         let kept = &text[..text.len().min(DEAD_LETTER_MAX_BYTES)];
@@ -102,12 +89,7 @@ impl Chunk {
         let payload = cut(&payload, DEAD_LETTER_MAX_BYTES);
         self.size += size::ENTRY + payload.len() + reason.len();
         let (source, reason, payload) = (source.clone(), reason.into(), payload.into());
-        let letter = DeadLetter {
-            source,
-            position,
-            reason,
-            payload,
-        };
+        let letter = DeadLetter { source, position, reason, payload };
         self.items.push(Item::Rejected { letter, resource });
     }
 
@@ -297,13 +279,7 @@ impl PendingPiece {
             return <_>::default();
         };
         let Chunk { items, ignored, .. } = chunk;
-        source::record(
-            &mut context.transaction,
-            by,
-            items,
-            ignored,
-            consumed.as_ref(),
-        )
+        source::record(&mut context.transaction, by, items, ignored, consumed.as_ref())
     }
 }
 
@@ -321,11 +297,7 @@ async fn record_handed_in(
     let (recorded, relisted) = ledger.decide(decision).await?;
     let incomplete = relist::follow(ledger, &actor.principal, &relisted).await;
     let incomplete = incomplete.map_err(|refused| refused.with_part_made(true))?;
-    let Recorded {
-        accepted,
-        ignored,
-        rejected,
-    } = recorded;
+    let Recorded { accepted, ignored, rejected } = recorded;
     metrics::events_consumed(from, accepted + ignored);
     metrics::events_duplicate(from, ignored);
     if rejected > 0 {
@@ -334,10 +306,7 @@ async fn record_handed_in(
             tracing::warn!(%source, rejected, held_back, "events were rejected; they are kept as dead letters");
         }
     }
-    Ok(Done {
-        recorded,
-        incomplete,
-    })
+    Ok(Done { recorded, incomplete })
 }
 
 #[cfg(test)]

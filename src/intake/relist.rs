@@ -149,13 +149,7 @@ fn report(event: &Event) {
 }
 
 fn log(end: &RelistEnd, held_back: u64) {
-    let RelistEnd {
-        scope,
-        outcome,
-        listed,
-        ended,
-        ..
-    } = end;
+    let RelistEnd { scope, outcome, listed, ended, .. } = end;
     let namespace = scope.namespace.as_deref().unwrap_or("*");
     let (source, resource) = (&scope.source, &scope.resource);
     match outcome {

@@ -76,10 +76,7 @@ impl<'a> MediaRange<'a> {
         let mut parts = text.split(';').map(str::trim);
         let essence = parts.next().unwrap_or_default();
         let parameters = parts.filter_map(|part| part.split_once('=')).collect();
-        Self {
-            essence,
-            parameters,
-        }
+        Self { essence, parameters }
     }
 
     pub(super) fn is(&self, essence: &str) -> bool {
@@ -87,30 +84,19 @@ impl<'a> MediaRange<'a> {
     }
 
     pub(super) fn is_json(&self) -> bool {
-        ["application/json", "application/*", "*/*"]
-            .iter()
-            .any(|essence| self.is(essence))
+        ["application/json", "application/*", "*/*"].iter().any(|essence| self.is(essence))
     }
 
     pub(super) fn get(&self, parameter: &str) -> Option<&'a str> {
-        self.parameters
-            .iter()
-            .find(|(name, _)| *name == parameter)
-            .map(|(_, value)| *value)
+        self.parameters.iter().find(|(name, _)| *name == parameter).map(|(_, value)| *value)
     }
 }
 
 /// The media types that a caller accepts, in the order of the header.
 pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>> {
-    let values = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let ranges = values.flat_map(|value| value.split(','));
-    ranges
-        .map(str::trim)
-        .filter(|range| !range.is_empty())
-        .map(MediaRange::parse)
+    ranges.map(str::trim).filter(|range| !range.is_empty()).map(MediaRange::parse)
 }
 
 #[cfg(test)]
@@ -133,10 +119,7 @@ mod tests {
             shape("application/vnd.kubernetes.protobuf,application/json"),
             Some(Shape::Whole)
         );
-        assert_eq!(
-            shape("application/json;as=Other;g=meta.k8s.io;v=v1, */*"),
-            Some(Shape::Whole)
-        );
+        assert_eq!(shape("application/json;as=Other;g=meta.k8s.io;v=v1, */*"), Some(Shape::Whole));
         assert_eq!(
             shape("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
             Some(Shape::Metadata)

@@ -154,9 +154,7 @@ impl Kube {
         let (kube, amounts, principal) = (self.clone(), copied.amounts(), principal.clone());
         let make = move |turn: &Turn| {
             let mut object = kube.object(copied.view(turn), head);
-            hide_others(&mut object.manifest, |namespace| {
-                principal.may(Role::Read, namespace)
-            });
+            hide_others(&mut object.manifest, |namespace| principal.may(Role::Read, namespace));
             object
         };
         Ok(Some(permit.make(amounts, make).await))
@@ -179,8 +177,7 @@ impl Kube {
             let amounts = some.len();
             let readable = move |turn: &Turn| -> Vec<_> {
                 let some = some.into_iter().inspect(|_| turn.pause());
-                some.filter(|name| principal.may(Role::Read, name))
-                    .collect()
+                some.filter(|name| principal.may(Role::Read, name)).collect()
             };
             names.extend(permit.make(amounts, readable).await);
             tokio::task::yield_now().await;

@@ -49,18 +49,13 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         let bytes = whole_body(request.into_body())
             .await
             .map_err(|problem| Failure::bad_request(problem.detail()))?;
-        Ok(Self {
-            media_type: media_type.unwrap_or_else(|| JSON.to_owned()),
-            bytes,
-        })
+        Ok(Self { media_type: media_type.unwrap_or_else(|| JSON.to_owned()), bytes })
     }
 }
 
 fn refuse_foreign_pages(uri: &Uri, headers: &HeaderMap) -> Result<()> {
     match is_foreign_page(uri, headers) {
-        true => Err(Failure::forbidden(
-            "the request comes from a page of another origin",
-        )),
+        true => Err(Failure::forbidden("the request comes from a page of another origin")),
         false => Ok(()),
     }
 }
@@ -86,19 +81,16 @@ impl Sent {
                     .map_err(|error| Failure::bad_request(error.to_string()))?;
                 Ok(Self::of(json))
             }
-            (_, Kind::Quota) => Err(Failure::unsupported_media_type(
-                &[JSON, YAML, PROTOBUF].join(", "),
-            )),
+            (_, Kind::Quota) => {
+                Err(Failure::unsupported_media_type(&[JSON, YAML, PROTOBUF].join(", ")))
+            }
             (_, Kind::Group) => Err(Failure::unsupported_media_type(&[JSON, YAML].join(", "))),
         }
     }
 
     /// An object that this process has made.
     pub(super) fn of(json: Value) -> Self {
-        Self {
-            json,
-            odd: Vec::new(),
-        }
+        Self { json, odd: Vec::new() }
     }
 
     /// Reads JSON, and records duplicate fields.
@@ -246,8 +238,7 @@ impl Duplicates {
         if self.named.len() == DUPLICATES_MAX {
             self.others += 1;
         } else {
-            self.named
-                .push(format!("duplicate field {:?}", path.text()));
+            self.named.push(format!("duplicate field {:?}", path.text()));
         }
     }
 
@@ -335,10 +326,7 @@ mod tests {
     fn odd_fields_are_refused_named_or_passed_over() {
         let text = br#"{"spec":{"hard":{"pods":"1","pods":"2"},"hrd":{}}}"#;
         let sent = || Sent::json(text).unwrap();
-        let failure = sent()
-            .check(Kind::Quota, FieldValidation::Strict)
-            .unwrap_err()
-            .to_json();
+        let failure = sent().check(Kind::Quota, FieldValidation::Strict).unwrap_err().to_json();
         assert_eq!(
             failure["message"],
             "ResourceQuota in version \"v1\" cannot be handled as a ResourceQuota: strict decoding error: \
@@ -356,13 +344,7 @@ mod tests {
                 "299 - \"unknown field \\\"spec.hrd\\\"\""
             ]
         );
-        assert!(
-            sent()
-                .check(Kind::Quota, FieldValidation::Ignore)
-                .unwrap()
-                .1
-                .is_empty()
-        );
+        assert!(sent().check(Kind::Quota, FieldValidation::Ignore).unwrap().1.is_empty());
     }
 
     /// The warnings about a body.
@@ -390,15 +372,11 @@ mod tests {
     fn texts_about_many_duplicate_fields_are_few_and_short() {
         let key = "K".repeat(10_000);
         let fields = vec![r#""a":0"#; 1001].join(",");
-        let many = warnings(&format!(
-            r#"{{"metadata":{{"annotations":{{"{key}":[{{{fields}}}]}}}}}}"#
-        ));
+        let many =
+            warnings(&format!(r#"{{"metadata":{{"annotations":{{"{key}":[{{{fields}}}]}}}}}}"#));
         assert_eq!(many.len(), DUPLICATES_MAX + 1);
         let shown = &key[..PATH_BYTES_MAX - "metadata.annotations.".len()];
-        assert_eq!(
-            many[0],
-            format!("duplicate field \"metadata.annotations.{shown}\"")
-        );
+        assert_eq!(many[0], format!("duplicate field \"metadata.annotations.{shown}\""));
         assert_eq!(many[DUPLICATES_MAX], "further duplicate fields: 968");
     }
 

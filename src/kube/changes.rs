@@ -124,8 +124,7 @@ impl Changes {
         window.take_all(entries);
         let head = window.head;
         drop(window);
-        self.head
-            .send_if_modified(|current| std::mem::replace(current, head) != head);
+        self.head.send_if_modified(|current| std::mem::replace(current, head) != head);
     }
 
     fn begin_anew(&self, window: Window) {
@@ -234,10 +233,7 @@ fn place(event: &Event) -> Option<&Name> {
     match event {
         Event::QuotaSet(_)
         | Event::QuotaDeleted { .. }
-        | Event::ObjectRefreshed {
-            ends_reservation: false,
-            ..
-        } => None,
+        | Event::ObjectRefreshed { ends_reservation: false, .. } => None,
         event => event.namespace(),
     }
 }
@@ -329,11 +325,7 @@ impl Window {
                 live.set = entry;
             }
             None => {
-                let live = Live {
-                    record,
-                    created_at: entry,
-                    set: entry,
-                };
+                let live = Live { record, created_at: entry, set: entry };
                 records.insert(key.name, live);
             }
         }
@@ -386,12 +378,7 @@ impl Window {
         if let Some(record) = set {
             self.remember(record, entry.sequence);
         }
-        if let Some(Live {
-            record,
-            created_at,
-            set,
-        }) = gone
-        {
+        if let Some(Live { record, created_at, set }) = gone {
             self.delete(Deletion {
                 sequence: entry.sequence,
                 principal: entry.actor.principal.clone(),
@@ -436,13 +423,9 @@ impl Window {
 /// The quotas of the namespaces after one; the last of these namespaces if more may follow; and the head of the state.
 fn some_quotas_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) {
     let namespaces: Vec<_> = state.namespaces(after).take(NAMESPACES_AT_ONCE).collect();
-    let records = namespaces
-        .iter()
-        .flat_map(|namespace| state.quota_records(namespace));
+    let records = namespaces.iter().flat_map(|namespace| state.quota_records(namespace));
     let records = records.cloned().map(Record::Quota).collect();
-    let last = namespaces
-        .get(NAMESPACES_AT_ONCE - 1)
-        .map(|last| (*last).clone());
+    let last = namespaces.get(NAMESPACES_AT_ONCE - 1).map(|last| (*last).clone());
     (records, last, state.head().sequence)
 }
 

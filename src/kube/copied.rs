@@ -58,9 +58,7 @@ impl Copied {
         match self {
             Self::Quotas(quotas) => Box::new(quotas.into_views().map(View::Quota)),
             Self::Groups(groups) => {
-                let views = groups
-                    .into_iter()
-                    .map(|copied| copied.seen(|| turn.pause()));
+                let views = groups.into_iter().map(|copied| copied.seen(|| turn.pause()));
                 Box::new(views.map(View::Group))
             }
         }

@@ -14,16 +14,8 @@ use super::{
 };
 use crate::api::precondition;
 
-const QUOTA_VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
+const QUOTA_VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// The short name of groups in `oc`.
 const GROUP_SHORT: &str = "clusterquota";
@@ -36,10 +28,7 @@ const AGGREGATED: &str = "apidiscovery.k8s.io";
 const AGGREGATED_LIST: &str = "APIGroupDiscoveryList";
 
 pub(super) async fn version() -> Json<Value> {
-    let [major, minor, _] = RELEASE
-        .trim_start_matches('v')
-        .split('.')
-        .collect::<Vec<_>>()[..]
+    let [major, minor, _] = RELEASE.trim_start_matches('v').split('.').collect::<Vec<_>>()[..]
     else {
         return Json(Value::Null);
     };

@@ -53,15 +53,7 @@ pub(super) async fn list(
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    answer(
-        kube,
-        Some(namespace),
-        Reader::default(),
-        caller,
-        shape,
-        params,
-    )
-    .await
+    answer(kube, Some(namespace), Reader::default(), caller, shape, params).await
 }
 
 /// `GET /api/v1/events`: of the namespaces that the caller may read.
@@ -113,12 +105,7 @@ async fn answer(
 impl Kube {
     /// The latest denials.
     async fn denied(&self, namespace: Option<Name>, reader: Reader) -> Vec<Event> {
-        let query = Query {
-            namespace,
-            reader,
-            before: None,
-            limit: MOST,
-        };
+        let query = Query { namespace, reader, before: None, limit: MOST };
         let Some(denials) = self.0.ledger.denials() else {
             return Vec::new();
         };
@@ -143,11 +130,8 @@ impl Kube {
         loop {
             let room = MOST - events.len();
             let some = |state: &State| {
-                let names: Vec<Name> = state
-                    .namespaces(&after)
-                    .take(NAMES_AT_ONCE)
-                    .cloned()
-                    .collect();
+                let names: Vec<Name> =
+                    state.namespaces(&after).take(NAMES_AT_ONCE).cloned().collect();
                 let readable = names.iter().filter(|name| reader.reads(name)).cloned();
                 let readable: Vec<Name> = readable.collect();
                 (some_of(state, &readable, room), names)
@@ -176,12 +160,7 @@ impl Event {
             is_warning: true,
             reason: denial.reason.into_owned(),
             message: denial.detail,
-            object: [
-                String::new(),
-                object.resource,
-                object.name.into(),
-                object.uid.to_string(),
-            ],
+            object: [String::new(), object.resource, object.name.into(), object.uid.to_string()],
         }
     }
 
@@ -257,10 +236,6 @@ fn columns() -> Value {
         table::column("Type", "", "Warning: a denial. Normal: a reservation."),
         table::column("Reason", "", "Why the request was denied."),
         table::column("Object", "", "The object of the request."),
-        table::column(
-            "Message",
-            "",
-            "The message of the denial, or what is held and until when."
-        ),
+        table::column("Message", "", "The message of the denial, or what is held and until when."),
     ])
 }

@@ -21,10 +21,7 @@ impl FieldSelector {
     /// The text is not a selector, or a long one.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         check_length("fieldSelector", text)?;
-        let parts = text
-            .split(',')
-            .map(str::trim)
-            .filter(|part| !part.is_empty());
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let requirements: Result<_, _> = parts.map(Self::requirement).collect();
         requirements.map(Self)
     }
@@ -36,9 +33,7 @@ impl FieldSelector {
         {
             (field, true, value)
         } else {
-            return Err(format!(
-                "invalid selector: {text:?}; can't understand {text:?}"
-            ));
+            return Err(format!("invalid selector: {text:?}; can't understand {text:?}"));
         };
         let field = match field.trim() {
             "metadata.name" => Field::Name,

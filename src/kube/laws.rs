@@ -12,11 +12,7 @@ const NOW: Timestamp = Timestamp::EPOCH;
 fn map() -> impl Strategy<Value = Value> {
     let entries = btree_map("[a-d]", "[1-3]", 0..4);
     entries.prop_map(|entries| {
-        entries
-            .into_iter()
-            .map(|(key, value)| (key, value.into()))
-            .collect::<Map<_, _>>()
-            .into()
+        entries.into_iter().map(|(key, value)| (key, value.into())).collect::<Map<_, _>>().into()
     })
 }
 
@@ -42,23 +38,15 @@ fn patch_of_maps() -> impl Strategy<Value = Value> {
 /// How many managers own the field itself; managers that own only a prefix do not count.
 fn owners(managed: &[Value], path: [&str; 3]) -> usize {
     let [first, second, third] = path;
-    managed
-        .iter()
-        .filter(|entry| entry["fieldsV1"][first][second].get(third).is_some())
-        .count()
+    managed.iter().filter(|entry| entry["fieldsV1"][first][second].get(third).is_some()).count()
 }
 
 /// The labels and limits of an object, as fields.
 fn leaves(object: &Value) -> Vec<[String; 3]> {
     let of = |first: &str, second: &str| {
         let fields = object[first][second].as_object().into_iter().flatten();
-        let fields = fields.map(|(name, _)| {
-            [
-                format!("f:{first}"),
-                format!("f:{second}"),
-                format!("f:{name}"),
-            ]
-        });
+        let fields = fields
+            .map(|(name, _)| [format!("f:{first}"), format!("f:{second}"), format!("f:{name}")]);
         fields.collect::<Vec<_>>()
     };
     [of("metadata", "labels"), of("spec", "hard")].concat()

@@ -119,13 +119,7 @@ impl Kube {
     pub fn start(ledger: Ledger, limits: Limits, stop: CancellationToken) -> Self {
         let changes = Changes::follow(&ledger, limits.quota_changes_bytes, stop.clone());
         let watches = Watches::new(limits.watch_streams);
-        Self(Arc::new(Shared {
-            ledger,
-            limits,
-            changes,
-            watches,
-            stop,
-        }))
+        Self(Arc::new(Shared { ledger, limits, changes, watches, stop }))
     }
 
     fn chunk(&self) -> usize {
@@ -134,11 +128,7 @@ impl Kube {
 
     /// Reads the state, and its head.
     async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> status::Result<(R, Sequence)> {
-        let read = self
-            .0
-            .ledger
-            .read(|state| (question(state), state.head().sequence))
-            .await;
+        let read = self.0.ledger.read(|state| (question(state), state.head().sequence)).await;
         let (answer, head) = read.map_err(Failure::from)?;
         self.0.changes.reach(head).await;
         Ok((answer, head))
@@ -168,8 +158,6 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> status::Result<Self> {
         let actor = crate::api::actor(&parts.headers, Principal::actor_of(&parts.extensions));
-        actor
-            .map(Self)
-            .map_err(|problem| Failure::bad_request(problem.detail()))
+        actor.map(Self).map_err(|problem| Failure::bad_request(problem.detail()))
     }
 }

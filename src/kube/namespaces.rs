@@ -75,12 +75,7 @@ pub(super) async fn list(
         let names = names.iter().inspect(|_| turn.pause());
         let attachment = shape.attachment(&params)?;
         let items = names.map(|name| item(name, head, shape, attachment));
-        Ok(shape.list(
-            (NAMESPACE_KIND, VERSION),
-            &metadata,
-            columns,
-            items.collect(),
-        ))
+        Ok(shape.list((NAMESPACE_KIND, VERSION), &metadata, columns, items.collect()))
     };
     large(&permit, amounts, make).await
 }

@@ -83,10 +83,7 @@ impl Object {
 
     /// The same object with other metadata and spec, as a dry run shows it.
     pub(super) fn with(&self, manifest: Manifest) -> Self {
-        Self {
-            manifest,
-            ..self.clone()
-        }
+        Self { manifest, ..self.clone() }
     }
 
     pub(super) fn key(&self) -> Key {
@@ -167,9 +164,7 @@ impl Object {
     /// Whether `status.used` includes the reserved amounts, for `kubectl describe`, which shows nothing else.
     fn counts_reserved_as_used(&self) -> bool {
         let annotations = &self.manifest.metadata().annotations;
-        annotations
-            .get(USED)
-            .is_some_and(|value| value == WITH_RESERVED)
+        annotations.get(USED).is_some_and(|value| value == WITH_RESERVED)
     }
 
     fn status_without_numbers(&self) -> Value {

@@ -91,13 +91,7 @@ impl Params {
             "" | "0" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
                 let why = format!("Invalid value: {text:?}: a resourceVersion is a number");
-                Failure::wrong_field(
-                    LIST_OPTIONS,
-                    "",
-                    "FieldValueInvalid",
-                    "resourceVersion",
-                    why,
-                )
+                Failure::wrong_field(LIST_OPTIONS, "", "FieldValueInvalid", "resourceVersion", why)
             }),
         }
     }
@@ -133,10 +127,7 @@ impl Params {
 
     /// Checks the parameters of a watch.
     pub(super) fn check_watch(&self) -> Result<()> {
-        let wrong = match (
-            self.send_initial_events,
-            self.resource_version_match.as_str(),
-        ) {
+        let wrong = match (self.send_initial_events, self.resource_version_match.as_str()) {
             (false, "") | (true, "NotOlderThan") => return Ok(()),
             (false, _) => {
                 "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
@@ -160,11 +151,7 @@ impl Params {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Strict" => Ok(FieldValidation::Strict),
             "Ignore" => Ok(FieldValidation::Ignore),
-            other => Err(unsupported(
-                "fieldValidation",
-                other,
-                "\"Ignore\", \"Strict\", \"Warn\"",
-            )),
+            other => Err(unsupported("fieldValidation", other, "\"Ignore\", \"Strict\", \"Warn\"")),
         }
     }
 
@@ -186,19 +173,10 @@ impl Params {
         if !name.is_empty() {
             return Ok(name.clone());
         }
-        let agent = headers
-            .get(header::USER_AGENT)
-            .and_then(|agent| agent.to_str().ok());
-        let program = agent
-            .and_then(|agent| agent.split('/').next())
-            .unwrap_or_default();
+        let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let program = agent.and_then(|agent| agent.split('/').next()).unwrap_or_default();
         let program = program.get(..MANAGER_MAX_BYTES).unwrap_or(program);
-        Ok(if program.is_empty() {
-            "unknown"
-        } else {
-            program
-        }
-        .to_owned())
+        Ok(if program.is_empty() { "unknown" } else { program }.to_owned())
     }
 
     /// Checks that server-side apply names its manager.

@@ -253,12 +253,10 @@ pub(super) fn delete_options(body: &[u8]) -> Result<remove::DeleteOptions, Undec
     let (_, raw) = open(body)?;
     let options = DeleteOptions::decode(&*raw)?;
     Ok(remove::DeleteOptions {
-        preconditions: options
-            .preconditions
-            .map(|preconditions| remove::Preconditions {
-                uid: preconditions.uid,
-                resource_version: preconditions.resource_version,
-            }),
+        preconditions: options.preconditions.map(|preconditions| remove::Preconditions {
+            uid: preconditions.uid,
+            resource_version: preconditions.resource_version,
+        }),
         dry_run: Some(options.dry_run),
     })
 }
@@ -303,10 +301,7 @@ mod tests {
                     ATgKDAoEcG9kcxIECgIxMAoTCgxyZXF1ZXN0cy5jcHUSAwoBNAofChhyZXF1ZXN0cy5leGFtcGxlLmNvbS9ncHUSAwoBMgoYCg9y\
                     ZXF1ZXN0cy5tZW1vcnkSBQoDOEdpCg8KCHNlcnZpY2VzEgMKATUaABoAIgA=";
         let json = quota(&STANDARD.decode(sent).unwrap()).unwrap();
-        assert_eq!(
-            (&json["kind"], &json["apiVersion"]),
-            (&json!("ResourceQuota"), &json!("v1"))
-        );
+        assert_eq!((&json["kind"], &json["apiVersion"]), (&json!("ResourceQuota"), &json!("v1")));
         assert_eq!(json["metadata"]["name"], "rq");
         assert_eq!(json["metadata"]["namespace"], "wire");
         assert_eq!(json["metadata"].get("creationTimestamp"), None);
@@ -325,10 +320,7 @@ mod tests {
                         ABoAIgA=";
         let json = quota(&STANDARD.decode(answered).unwrap()).unwrap();
         assert_eq!(json["metadata"]["resourceVersion"], "244");
-        assert_eq!(
-            json["metadata"]["creationTimestamp"],
-            "2026-11-20T22:35:33Z"
-        );
+        assert_eq!(json["metadata"]["creationTimestamp"], "2026-11-20T22:35:33Z");
         let fields = json!({"f:spec": {"f:hard": {".": {}, "f:pods": {}}}});
         assert_eq!(json["metadata"]["managedFields"][0]["fieldsV1"], fields);
     }
@@ -339,9 +331,6 @@ mod tests {
         assert!(matches!(quota(b"k8s\0\xff"), Err(Undecodable::Wire(_))));
         let namespace = STANDARD
             .decode("azhzAAoPCgJ2MRIJTmFtZXNwYWNlEhwKFAoEd2lyZRIAGgAiACoAMgA4AEIAEgAaAgoAGgAiAA==");
-        assert!(matches!(
-            quota(&namespace.unwrap()),
-            Err(Undecodable::OtherKind { .. })
-        ));
+        assert!(matches!(quota(&namespace.unwrap()), Err(Undecodable::OtherKind { .. })));
     }
 }

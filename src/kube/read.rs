@@ -76,9 +76,7 @@ pub(super) async fn answer(
 /// The response for one object.
 fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
     let attachment = shape.attachment(params)?;
-    let item = shape.item(object.to_json()?, attachment, || {
-        table::cells(object, now())
-    });
+    let item = shape.item(object.to_json()?, attachment, || table::cells(object, now()));
     let version = &object.manifest.metadata().resource_version;
     let json = shape.one(item, version, || table::columns(object.manifest.kind()));
     Ok(Json(json).into_response())
@@ -129,8 +127,7 @@ pub(super) async fn large(
 ) -> Result<Response> {
     let make = move |turn: &Turn| {
         let json = make(turn)?;
-        turn.to_json(&json, 0)
-            .map_err(|error| Failure::internal(&error))
+        turn.to_json(&json, 0).map_err(|error| Failure::internal(&error))
     };
     let text = permit.make(amounts, make).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())

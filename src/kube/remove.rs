@@ -118,9 +118,7 @@ impl Removal {
             }
         };
         let preconditions = options.preconditions.unwrap_or_default();
-        let version = preconditions
-            .resource_version
-            .map(|version| version.parse());
+        let version = preconditions.resource_version.map(|version| version.parse());
         let version = version
             .transpose()
             .map_err(|_| Failure::bad_request("a resourceVersion is a number"))?;
@@ -206,9 +204,8 @@ impl Removal {
             );
             return Err(Failure::conflict(kind, &metadata.name, &why));
         }
-        if let Some(version) = self
-            .version
-            .filter(|version| *version < live.entry || *version > head)
+        if let Some(version) =
+            self.version.filter(|version| *version < live.entry || *version > head)
         {
             let current = &metadata.resource_version;
             let why = format!(
@@ -237,8 +234,6 @@ fn options(body: &Body) -> Result<DeleteOptions> {
             .map_err(|error| wrong(&error)),
         YAML => yaml::read(&body.bytes).map_err(|error| wrong(&error)),
         PROTOBUF => protobuf::delete_options(&body.bytes).map_err(|error| wrong(&error)),
-        _ => Err(Failure::unsupported_media_type(
-            &[JSON, YAML, PROTOBUF].join(", "),
-        )),
+        _ => Err(Failure::unsupported_media_type(&[JSON, YAML, PROTOBUF].join(", "))),
     }
 }

@@ -164,10 +164,7 @@ impl Request {
         self.check_size(&manifest, None)?;
         let metadata = manifest.metadata_mut();
         let uid = Uuid::new_v4();
-        (
-            metadata.deletion_timestamp,
-            metadata.deletion_grace_period_seconds,
-        ) = (None, None);
+        (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds) = (None, None);
         metadata.generation = 0;
         let fresh_uid = Uid::from_uuid(*uid.as_bytes());
         let change = manifest.to_change(fresh_uid, Precondition::Absent);
@@ -176,10 +173,7 @@ impl Request {
                 let metadata = manifest.metadata_mut();
                 metadata.uid = uid.to_string();
                 metadata.creation_timestamp = Some(now().whole_seconds());
-                Ok(Object::unwritten(
-                    manifest,
-                    self.kube.0.ledger.enforcement(),
-                ))
+                Ok(Object::unwritten(manifest, self.kube.0.ledger.enforcement()))
             }
             Ok((copied, head)) => self.written(copied, head).await,
             Err(Refusal::Conflict { .. }) => Err(Failure::already_exists(kind, &name)),
@@ -259,10 +253,8 @@ impl Request {
             return Ok(());
         }
         let Ok(version) = new.resource_version.parse::<Sequence>() else {
-            let why = format!(
-                "Invalid value: {:?}: a resourceVersion is a number",
-                new.resource_version
-            );
+            let why =
+                format!("Invalid value: {:?}: a resourceVersion is a number", new.resource_version);
             return Err(Failure::wrong_field(
                 &kind.qualified_name(),
                 name,
@@ -315,10 +307,7 @@ impl Request {
         change: Change,
         name: &Name,
     ) -> Result<std::result::Result<(Option<CopiedView>, Sequence), Refusal>> {
-        let key = Key {
-            name: name.clone(),
-            ..self.key.clone()
-        };
+        let key = Key { name: name.clone(), ..self.key.clone() };
         let (actor, dry_run) = (self.actor.clone(), self.dry_run);
         let ledger = &self.kube.0.ledger;
         let decided = ledger.decide_for(For::Principal(&self.actor.principal), move |context| {
@@ -345,8 +334,7 @@ pub(super) fn generated(begin: &str) -> Name {
     let begin = begin.get(..begin.len().min(most)).unwrap_or_default();
     let random = Uuid::new_v4();
     let suffix = random.as_bytes().iter().take(GENERATED_LENGTH);
-    let suffix: String = suffix
-        .map(|byte| char::from(GENERATED[usize::from(*byte) % GENERATED.len()]))
-        .collect();
+    let suffix: String =
+        suffix.map(|byte| char::from(GENERATED[usize::from(*byte) % GENERATED.len()])).collect();
     format!("{begin}{suffix}").into()
 }

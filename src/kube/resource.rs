@@ -61,11 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Key {
             true => (Kind::Quota, names.next().unwrap_or_default()),
             false => (Kind::Group, Name::default()),
         };
-        Ok(Self {
-            kind,
-            namespace,
-            name: names.next().unwrap_or_default(),
-        })
+        Ok(Self { kind, namespace, name: names.next().unwrap_or_default() })
     }
 }
 
@@ -73,9 +69,7 @@ impl Key {
     /// The object, to compute its numbers later.
     pub(super) fn copied(&self, state: &State) -> Option<CopiedView> {
         match self.kind {
-            Kind::Quota => state
-                .copied_quota(&self.namespace, &self.name)
-                .map(CopiedView::Quota),
+            Kind::Quota => state.copied_quota(&self.namespace, &self.name).map(CopiedView::Quota),
             Kind::Group => groups::Copied::of(state, &self.name).map(CopiedView::Group),
         }
     }
@@ -357,11 +351,9 @@ impl Record {
                 namespace: record.namespace.clone(),
                 name: record.name.clone(),
             },
-            Self::Group(record) => Key {
-                kind: Kind::Group,
-                namespace: Name::default(),
-                name: record.name.clone(),
-            },
+            Self::Group(record) => {
+                Key { kind: Kind::Group, namespace: Name::default(), name: record.name.clone() }
+            }
         }
     }
 

@@ -120,10 +120,7 @@ impl Rule {
     fn of(spec: &Spec) -> Option<Self> {
         let (group, path) = match spec.path.strip_prefix("/api/v1/") {
             Some(path) => ("", path),
-            None => (
-                QUOTA_GROUP,
-                spec.path.strip_prefix("/apis/quota.openshift.io/v1/")?,
-            ),
+            None => (QUOTA_GROUP, spec.path.strip_prefix("/apis/quota.openshift.io/v1/")?),
         };
         let (resource, name, subresource) = match path.split('/').collect::<Vec<_>>()[..] {
             [resource] | ["namespaces", _, resource] => (resource, false, ""),
@@ -227,21 +224,13 @@ pub(super) async fn access(principal: Principal, body: Body) -> Result<(StatusCo
         false => format!("the roles of {} do not allow it", principal.name()),
     };
     let status = json!({"allowed": allowed, "reason": reason});
-    Ok(reviewed(
-        "SelfSubjectAccessReview",
-        AUTHORIZATION,
-        &spec,
-        status,
-    ))
+    Ok(reviewed("SelfSubjectAccessReview", AUTHORIZATION, &spec, status))
 }
 
 /// `POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews`
 pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
     let spec: NamespaceSpec = read(&body)?;
-    let granted = RIGHTS
-        .rules
-        .iter()
-        .filter(|rule| rule.allows(&principal, &spec.namespace));
+    let granted = RIGHTS.rules.iter().filter(|rule| rule.allows(&principal, &spec.namespace));
     let kinds: Vec<_> = granted
         .map(|rule| {
             let resource = match rule.subresource {
@@ -256,21 +245,13 @@ pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCod
         "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": RIGHTS.paths}],
         "incomplete": false,
     });
-    Ok(reviewed(
-        "SelfSubjectRulesReview",
-        AUTHORIZATION,
-        &spec,
-        status,
-    ))
+    Ok(reviewed("SelfSubjectRulesReview", AUTHORIZATION, &spec, status))
 }
 
 /// `POST /apis/authentication.k8s.io/v1/selfsubjectreviews`
 pub(super) async fn subject(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
     let spec: EmptySpec = read(&body)?;
-    let groups: Vec<_> = principal
-        .roles()
-        .map(|role| format!("quota-ledger:{role}"))
-        .collect();
+    let groups: Vec<_> = principal.roles().map(|role| format!("quota-ledger:{role}")).collect();
     let status = json!({"userInfo": {"username": principal.name(), "groups": groups}});
     Ok(reviewed("SelfSubjectReview", AUTHENTICATION, &spec, status))
 }
@@ -333,79 +314,39 @@ mod tests {
         let team = ["team-a".parse().unwrap()];
         let reader = Principal::new("reader", &[Role::Read], &team);
         for verb in ["get", "list", "watch"] {
-            assert!(
-                may(&reader, &action("team-a", verb, "resourcequotas")),
-                "{verb}"
-            );
-            assert!(
-                !may(&reader, &action("team-b", verb, "resourcequotas")),
-                "{verb}"
-            );
+            assert!(may(&reader, &action("team-a", verb, "resourcequotas")), "{verb}");
+            assert!(!may(&reader, &action("team-b", verb, "resourcequotas")), "{verb}");
             // A list over all namespaces is that of those that the caller may read.
             let is_list = verb != "get";
-            assert_eq!(
-                may(&reader, &action("", verb, "resourcequotas")),
-                is_list,
-                "{verb}"
-            );
+            assert_eq!(may(&reader, &action("", verb, "resourcequotas")), is_list, "{verb}");
         }
-        for verb in [
-            "create",
-            "update",
-            "patch",
-            "delete",
-            "deletecollection",
-            ANY,
-        ] {
-            assert!(
-                !may(&reader, &action("team-a", verb, "resourcequotas")),
-                "{verb}"
-            );
-            assert!(may(
-                &Principal::anonymous(),
-                &action("team-a", verb, "resourcequotas")
-            ));
+        for verb in ["create", "update", "patch", "delete", "deletecollection", ANY] {
+            assert!(!may(&reader, &action("team-a", verb, "resourcequotas")), "{verb}");
+            assert!(may(&Principal::anonymous(), &action("team-a", verb, "resourcequotas")));
         }
         for other in ["pods", "deployments"] {
-            assert!(!may(
-                &Principal::anonymous(),
-                &action("team-a", "get", other)
-            ));
+            assert!(!may(&Principal::anonymous(), &action("team-a", "get", other)));
         }
         assert!(may(&Principal::anonymous(), &action("", ANY, ANY)));
         assert!(may(&reader, &action("", "list", "namespaces")));
-        let one = Attributes {
-            name: "team-a".to_owned(),
-            ..action("", "get", "namespaces")
-        };
+        let one = Attributes { name: "team-a".to_owned(), ..action("", "get", "namespaces") };
         assert!(may(&reader, &one));
         let of_groups = |namespace: &str, resource: &str| Attributes {
             group: QUOTA_GROUP.to_owned(),
             ..action(namespace, "list", resource)
         };
-        assert!(may(
-            &reader,
-            &of_groups("team-a", "appliedclusterresourcequotas")
-        ));
+        assert!(may(&reader, &of_groups("team-a", "appliedclusterresourcequotas")));
         assert!(may(&reader, &of_groups("", "clusterresourcequotas")));
-        assert!(may(
-            &Principal::anonymous(),
-            &of_groups("", "clusterresourcequotas")
-        ));
-        let of_another_group = Attributes {
-            group: "apps".to_owned(),
-            ..action("team-a", "get", "resourcequotas")
-        };
+        assert!(may(&Principal::anonymous(), &of_groups("", "clusterresourcequotas")));
+        let of_another_group =
+            Attributes { group: "apps".to_owned(), ..action("team-a", "get", "resourcequotas") };
         assert!(!may(&Principal::anonymous(), &of_another_group));
     }
 
     #[test]
     fn paths_without_a_kind_are_those_that_everybody_may_get() {
         let may = |path: &str, verb: &str| {
-            RIGHTS.allow_path(&NonResource {
-                path: path.to_owned(),
-                verb: verb.to_owned(),
-            })
+            RIGHTS.allow_path(&NonResource { path: path.to_owned(), verb: verb.to_owned() })
         };
         assert!(may("/version", "get") && may("/healthz", "get"));
         assert!(!may("/version", "post") && !may("/v1/backup", "get"));

@@ -34,13 +34,7 @@ impl Scope {
             Kind::Quota => named.or_else(|| fields.namespace()).cloned(),
             Kind::Group => None,
         };
-        Ok(Self {
-            kind: path.kind,
-            namespace,
-            fields,
-            labels,
-            reader,
-        })
+        Ok(Self { kind: path.kind, namespace, fields, labels, reader })
     }
 
     /// Whether the scope may contain this object, regardless of its labels. The namespace of a group is empty; which groups

@@ -19,22 +19,14 @@ impl Failure {
     /// There is no such object.
     pub(super) fn not_found(kind: Kind, name: &str) -> Self {
         let resource = kind.resource();
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            format!("{resource} {name:?} not found"),
-        )
-        .about(&resource, name)
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} {name:?} not found"))
+            .about(&resource, name)
     }
 
     /// The namespace's name is not valid, so it cannot exist.
     pub(super) fn no_such_namespace(name: &str) -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            format!("namespaces {name:?} not found"),
-        )
-        .about("namespaces", name)
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("namespaces {name:?} not found"))
+            .about("namespaces", name)
     }
 
     /// There is an object of that name already.
@@ -84,10 +76,7 @@ impl Failure {
 
     /// Fields of the object, or of the request's options, are not valid: reasons, fields and messages.
     fn unprocessable(kind: &str, name: &str, causes: Vec<(&str, String, String)>) -> Self {
-        let said: Vec<_> = causes
-            .iter()
-            .map(|(_, field, why)| format!("{field}: {why}"))
-            .collect();
+        let said: Vec<_> = causes.iter().map(|(_, field, why)| format!("{field}: {why}")).collect();
         let said = match said.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
@@ -170,21 +159,13 @@ impl Failure {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         );
-        Self::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
-            message,
-        )
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
     /// The body is too large.
     pub(super) fn too_large() -> Self {
         let message = "the body of the request is too large";
-        Self::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "RequestEntityTooLarge",
-            message,
-        )
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 
     /// Changes after that version are no longer recorded.
@@ -258,13 +239,8 @@ mod tests {
 
     #[test]
     fn what_was_not_decided_may_be_decided_by_the_next_leader() {
-        let undecided = |failure: Failure| {
-            failure
-                .into_response()
-                .extensions()
-                .get::<Undecided>()
-                .copied()
-        };
+        let undecided =
+            |failure: Failure| failure.into_response().extensions().get::<Undecided>().copied();
         let not_leader = || Failure::from(Unavailable::NotLeader);
         let status = not_leader().into_response().status();
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
@@ -283,10 +259,7 @@ mod tests {
             "message": "resourcequotas \"nosuch\" not found", "reason": "NotFound",
             "details": {"name": "nosuch", "kind": "resourcequotas"}, "code": 404,
         });
-        assert_eq!(
-            Failure::not_found(Kind::Quota, "nosuch").to_json(),
-            expected
-        );
+        assert_eq!(Failure::not_found(Kind::Quota, "nosuch").to_json(), expected);
         let manifest =
             br#"{"metadata":{"name":"bad","namespace":"wire"},"spec":{"hard":{"pods":"-1"}}}"#;
         let manifest = quota_semantics::quota::Manifest::from_json(manifest).unwrap();

@@ -66,8 +66,7 @@ pub(super) fn columns(kind: Kind) -> Value {
 fn described<const N: usize>(names: [&str; N], descriptions: [&str; N]) -> Value {
     let all = names.iter().zip(descriptions).enumerate();
     let format = |index| if index == 0 { "name" } else { "" };
-    all.map(|(index, (name, about))| column(name, format(index), about))
-        .collect()
+    all.map(|(index, (name, about))| column(name, format(index), about)).collect()
 }
 
 /// A column of strings.

@@ -85,16 +85,10 @@ pub(super) async fn watch(
         kube.0.changes.check(scope.kind, version, namespace)?;
     }
     let requested = params.timeout_seconds.filter(|seconds| *seconds > 0);
-    let lasts = requested
-        .map_or(DURATION, Duration::from_secs)
-        .min(DURATION_MAX);
+    let lasts = requested.map_or(DURATION, Duration::from_secs).min(DURATION_MAX);
     let (lines, body) = lines::channel();
     let seen = from.unwrap_or(head);
-    let manner = WatchOptions {
-        scope: Arc::new(scope),
-        shape,
-        attachment,
-    };
+    let manner = WatchOptions { scope: Arc::new(scope), shape, attachment };
     let watch = Watch {
         kube,
         manner: Arc::new(manner),
@@ -103,24 +97,17 @@ pub(super) async fn watch(
         marks_beginning: params.send_initial_events && params.allow_watch_bookmarks,
         lines,
         client: ClientState::default(),
-        span: Span {
-            before: seen,
-            seen,
-            upto: seen,
-            again: from.is_some(),
-        },
+        span: Span { before: seen, seen, upto: seen, again: from.is_some() },
     };
     tokio::spawn(watch.run(from.is_none(), Instant::now() + lasts, slot));
     let body = Body::from_stream(body);
     let mut response = body.into_response();
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
-    response.headers_mut().insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, private"),
-    );
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(response)
 }
 
@@ -182,12 +169,7 @@ impl Watch {
     /// Sends all objects.
     async fn send_all(&mut self) -> Result<()> {
         let ((), head) = self.kube.read(|_| ()).await?;
-        self.span = Span {
-            before: head,
-            seen: head,
-            upto: head,
-            again: false,
-        };
+        self.span = Span { before: head, seen: head, upto: head, again: false };
         self.send_objects(Purpose::Initial).await?;
         if self.marks_beginning {
             self.bookmark(json!({INITIAL_EVENTS_END: "true"})).await;
@@ -221,8 +203,7 @@ impl Watch {
         let within = within.map(|(purpose, copied)| (purpose, copied.within(scope)));
         let parts: Vec<_> = within.collect();
         let amounts = parts.iter().map(|(_, copied)| copied.size().1).sum();
-        self.make(amounts, move |maker| maker.parts(parts, head))
-            .await
+        self.make(amounts, move |maker| maker.parts(parts, head)).await
     }
 
     /// Makes lines, in the turn of the principal if they are about many amounts, and sends them.
@@ -284,10 +265,7 @@ impl Watch {
     /// time might never be among them.
     async fn changes(&mut self) -> Result<Vec<(Sequence, Change)>> {
         let scope = self.manner.scope.clone();
-        let mut since = Since {
-            version: self.span.seen,
-            again: self.span.again,
-        };
+        let mut since = Since { version: self.span.seen, again: self.span.again };
         let mut all = Vec::new();
         loop {
             let changes = &self.kube.0.changes;
@@ -303,10 +281,7 @@ impl Watch {
                 self.span.upto = portion.upto;
                 return Ok(all);
             }
-            since = Since {
-                version: portion.upto,
-                again: false,
-            };
+            since = Since { version: portion.upto, again: false };
             tokio::task::yield_now().await;
         }
     }
@@ -350,10 +325,7 @@ impl Watch {
     async fn bookmark(&mut self, annotations: Value) {
         let seen = self.span.seen.to_string();
         let mut metadata = json!({"resourceVersion": seen, "creationTimestamp": null});
-        if annotations
-            .as_object()
-            .is_some_and(|annotations| !annotations.is_empty())
-        {
+        if annotations.as_object().is_some_and(|annotations| !annotations.is_empty()) {
             metadata["annotations"] = annotations;
         }
         let kind = self.manner.scope.kind;
@@ -362,12 +334,7 @@ impl Watch {
         let json = match self.manner.shape {
             Shape::Table(version) => {
                 let columns = self.client.columns(self.manner.scope.kind);
-                table::table(
-                    version,
-                    &json!({"resourceVersion": seen}),
-                    columns,
-                    Vec::new(),
-                )
+                table::table(version, &json!({"resourceVersion": seen}), columns, Vec::new())
             }
             shape => shape.item(object, Attachment::Nothing, || Value::Null),
         };

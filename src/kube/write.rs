@@ -29,9 +29,7 @@ pub(super) async fn create(request: Request, body: Body) -> Result<Response> {
     if metadata.name.is_empty() && !metadata.generate_name.is_empty() {
         metadata.name = generated(&metadata.generate_name);
     }
-    let object = request
-        .create(manifest, Managing::Update, &mut warnings)
-        .await?;
+    let object = request.create(manifest, Managing::Update, &mut warnings).await?;
     request.answer(object, StatusCode::CREATED, warnings).await
 }
 
@@ -43,9 +41,7 @@ pub(super) async fn replace(request: Request, body: Body) -> Result<Response> {
             request.key.name
         )));
     }
-    let object = request
-        .update(|_| Ok((json.clone(), Managing::Update)))
-        .await?;
+    let object = request.update(|_| Ok((json.clone(), Managing::Update))).await?;
     request.answer(object, StatusCode::OK, warnings).await
 }
 
@@ -78,10 +74,7 @@ pub(super) async fn patch(request: Request, body: Body) -> Result<Response> {
             true => live.to_json()?,
             false => live.manifest.to_json()?,
         };
-        let patched = Sent {
-            json: patched(live)?,
-            odd: odd.clone(),
-        };
+        let patched = Sent { json: patched(live)?, odd: odd.clone() };
         let (json, odd) = patched.check(*kind, validation)?;
         if name_of(&json).is_empty() {
             let why = "Required value: name or generateName is required".to_owned();
@@ -156,14 +149,8 @@ async fn apply(request: &Request, config: Sent, validation: FieldValidation) -> 
             let why = "the provided object specified uid or resourceVersion, and no existing object was found";
             return Err(Failure::conflict(kind, &request.key.name, why));
         }
-        let applied = fields::apply(
-            &json!({}),
-            &[],
-            &config,
-            &request.manager,
-            params.force,
-            now(),
-        )?;
+        let applied =
+            fields::apply(&json!({}), &[], &config, &request.manager, params.force, now())?;
         let manifest = request.decode(&applied.object)?;
         let managing = Managing::Apply(applied.managed);
         match request.create(manifest, managing, &mut warnings).await {

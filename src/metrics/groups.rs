@@ -38,17 +38,11 @@ impl ChosenGroups {
                 fullness: fullness(view),
                 series: series(view),
             });
-            members.push((
-                view.record.name.clone(),
-                view.members * view.figures.len() * KINDS.len(),
-            ));
+            members
+                .push((view.record.name.clone(), view.members * view.figures.len() * KINDS.len()));
         });
         let (exported, left) = choose(&candidates, most);
-        Self {
-            exported,
-            members,
-            left,
-        }
+        Self { exported, members, left }
     }
 }
 
@@ -60,9 +54,7 @@ pub(super) fn render(
     groups: &ChosenGroups,
     mut left: usize,
 ) -> usize {
-    let ChosenGroups {
-        exported, members, ..
-    } = groups;
+    let ChosenGroups { exported, members, .. } = groups;
     let left_out = exported.iter().filter(|exported| !**exported).count();
     let mut pages = Pages::default();
     let mut chosen = exported.iter();
@@ -72,12 +64,7 @@ pub(super) fn render(
             pages.write(view);
             let name = &view.record.name;
             let count = source.denials(LimitKind::ClusterResourceQuota, &Name::default(), name);
-            sample(
-                &mut pages.denials,
-                &table::GROUP_DENIALS,
-                &[name],
-                count as f64,
-            );
+            sample(&mut pages.denials, &table::GROUP_DENIALS, &[name], count as f64);
         }
     });
     let mut without_namespaces = 0;
@@ -108,9 +95,8 @@ pub(super) fn render(
 fn series(view: &GroupView) -> usize {
     let selector = &view.record.spec.selector;
     let labels = selector.labels.as_ref();
-    let labels = labels.map_or(0, |selector| {
-        selector.match_labels.len() + selector.match_expressions.len()
-    });
+    let labels =
+        labels.map_or(0, |selector| selector.match_labels.len() + selector.match_expressions.len());
     let kinds = KINDS.len() + 1 - usize::from(is_each(view));
     3 + view.figures.len() * kinds + labels + selector.annotations.len()
 }

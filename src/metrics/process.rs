@@ -20,17 +20,9 @@ pub(super) fn render(text: &mut String) {
         .rsplit_once(')')
         .map(|(_, rest)| rest.split_whitespace().collect())
         .unwrap_or_default();
-    let field = |number: usize| {
-        fields
-            .get(number - 3)
-            .and_then(|text| text.parse::<f64>().ok())
-    };
-    let cpu = field(14)
-        .zip(field(15))
-        .map(|(user, system)| (user + system) / TICKS_PER_SECOND);
-    let started = field(22)
-        .zip(boot_time())
-        .map(|(ticks, boot)| boot + ticks / TICKS_PER_SECOND);
+    let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
+    let cpu = field(14).zip(field(15)).map(|(user, system)| (user + system) / TICKS_PER_SECOND);
+    let started = field(22).zip(boot_time()).map(|(ticks, boot)| boot + ticks / TICKS_PER_SECOND);
     let numbers = [
         (&table::PROCESS_CPU, cpu),
         (&table::PROCESS_START_TIME, started),
@@ -54,18 +46,12 @@ fn write(text: &mut String, metric: &Metric, number: Option<f64>) {
 
 fn boot_time() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
-    stat.lines()
-        .find_map(|line| line.strip_prefix("btime "))?
-        .trim()
-        .parse()
-        .ok()
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
 fn resident_memory() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kibibytes = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let number: f64 = kibibytes.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(number * 1024.0)
 }
@@ -78,8 +64,6 @@ fn open_fds() -> Option<f64> {
 
 fn max_fds() -> Option<f64> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()
 }

@@ -220,9 +220,7 @@ fn not_enforced<'a>(
     source: &dyn QuotaSource,
     figures: &'a [Figure],
 ) -> impl Iterator<Item = &'a Figure> {
-    figures
-        .iter()
-        .filter(|figure| !source.covers(&figure.resource))
+    figures.iter().filter(|figure| !source.covers(&figure.resource))
 }
 
 fn write(amounts: &mut String, created: &mut String, quota: &QuotaRecord, figures: &[Figure]) {
@@ -234,12 +232,7 @@ fn write(amounts: &mut String, created: &mut String, quota: &QuotaRecord, figure
         }
     }
     let seconds = quota.created.nanoseconds().max(0) / 1_000_000_000;
-    sample(
-        created,
-        &table::KUBE_RESOURCEQUOTA_CREATED,
-        &labels,
-        seconds as f64,
-    );
+    sample(created, &table::KUBE_RESOURCEQUOTA_CREATED, &labels, seconds as f64);
 }
 
 /// The room for a resource in a namespace.
@@ -264,10 +257,7 @@ pub(super) fn render_room(text: &mut String, source: &dyn QuotaSource, left: usi
         namespaces.push(Candidate {
             principal: owner.clone(),
             namespace: namespace.clone(),
-            fullness: figures
-                .iter()
-                .map(|figure| figure.share)
-                .fold(0.0, f64::max),
+            fullness: figures.iter().map(|figure| figure.share).fold(0.0, f64::max),
             series: figures.len(),
         });
     });
@@ -282,12 +272,7 @@ pub(super) fn render_room(text: &mut String, source: &dyn QuotaSource, left: usi
         // There may be more namespaces than at the first visit.
         if exported.next().unwrap_or(left_out == 0) {
             for figure in figures {
-                let labels = [
-                    namespace,
-                    &*figure.resource,
-                    kind(figure.kind),
-                    &figure.name,
-                ];
+                let labels = [namespace, &*figure.resource, kind(figure.kind), &figure.name];
                 sample(text, &table::AVAILABLE, &labels, figure.available);
             }
         }

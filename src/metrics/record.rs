@@ -84,14 +84,8 @@ pub fn recorded(entries: &[Entry]) {
 }
 
 /// Every way in which a reservation can end.
-const ENDS: [End; 6] = [
-    End::Observed,
-    End::Committed,
-    End::Released,
-    End::Expired,
-    End::Superseded,
-    End::Returned,
-];
+const ENDS: [End; 6] =
+    [End::Observed, End::Committed, End::Released, End::Expired, End::Superseded, End::Returned];
 
 fn ended(event: &Event) -> Option<End> {
     match event {
@@ -102,9 +96,9 @@ fn ended(event: &Event) -> Option<End> {
             let ends = correction.object.ends_reservation;
             ends.then_some(End::Observed)
         }
-        Event::ObjectRefreshed {
-            ends_reservation, ..
-        } => ends_reservation.then_some(End::Observed),
+        Event::ObjectRefreshed { ends_reservation, .. } => {
+            ends_reservation.then_some(End::Observed)
+        }
         Event::ReservationCommitted { .. } => Some(End::Committed),
         Event::ReservationReturned { .. } => Some(End::Returned),
         Event::ReservationReleased { .. } => Some(End::Released),
@@ -127,10 +121,7 @@ impl Limit {
     pub fn hit_by(refusal: &Refusal) -> Option<Self> {
         match refusal {
             Refusal::TooManyPending { limit, .. } | Refusal::LimitReached { limit, .. } => {
-                Self::ALL
-                    .iter()
-                    .copied()
-                    .find(|limited| limited.value() == *limit)
+                Self::ALL.iter().copied().find(|limited| limited.value() == *limit)
             }
             Refusal::InvalidTtl { .. } => Some(Self::MaxTtl),
             _ => None,

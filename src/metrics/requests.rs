@@ -49,10 +49,7 @@ pub fn state_lock(by: StateLock, held: Duration) {
 
 /// A request was answered. The route is the matched one, so that the number of series is bounded.
 pub fn http_request(route: &str, method: &Method, code: u16, took: Duration) {
-    let method = METHODS
-        .into_iter()
-        .find(|listed| *listed == method.as_str())
-        .unwrap_or(OTHER);
+    let method = METHODS.into_iter().find(|listed| *listed == method.as_str()).unwrap_or(OTHER);
     ROUTES.with_borrow_mut(|routes| {
         let series = routes.of(route, || Route::new(route));
         series.answered(route, method, code, took);

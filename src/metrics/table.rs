@@ -22,9 +22,8 @@ const SECONDS: Kind = Kind::Histogram(&[
 ]);
 
 /// For work in the background.
-const LONG_SECONDS: Kind = Kind::Histogram(&[
-    0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0,
-]);
+const LONG_SECONDS: Kind =
+    Kind::Histogram(&[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0]);
 
 const ENTRIES: Kind = Kind::Histogram(&[
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0,

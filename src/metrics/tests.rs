@@ -20,44 +20,18 @@ use quota_testkit::docs::documented;
 #[test]
 fn names_follow_the_conventions() {
     let mut names = BTreeSet::new();
-    for Metric {
-        name,
-        kind,
-        labels,
-        help,
-    } in ALL
-    {
+    for Metric { name, kind, labels, help } in ALL {
         assert!(names.insert(name), "{name} is there twice");
-        let prefixes = [
-            "quota_ledger_",
-            "kube_resourcequota",
-            "openshift_clusterresourcequota_",
-            "process_",
-        ];
-        assert!(
-            prefixes.iter().any(|prefix| name.starts_with(prefix)),
-            "{name}"
-        );
-        assert!(
-            name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
-            "{name}"
-        );
-        assert_eq!(
-            name.ends_with("_total"),
-            matches!(kind, Kind::Counter),
-            "{name}"
-        );
+        let prefixes =
+            ["quota_ledger_", "kube_resourcequota", "openshift_clusterresourcequota_", "process_"];
+        assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        assert_eq!(name.ends_with("_total"), matches!(kind, Kind::Counter), "{name}");
         if let Kind::Histogram(buckets) = kind {
-            assert!(
-                name.ends_with("_seconds") || name.ends_with("_entries"),
-                "{name}"
-            );
+            assert!(name.ends_with("_seconds") || name.ends_with("_entries"), "{name}");
             assert!(buckets.is_sorted_by(|a, b| a < b), "{name}");
         }
-        assert!(
-            help.ends_with('.') && !help.contains('\n'),
-            "{name}: {help}"
-        );
+        assert!(help.ends_with('.') && !help.contains('\n'), "{name}: {help}");
         for label in *labels {
             let values: BTreeSet<_> = label.values.iter().collect();
             assert_eq!(values.len(), label.values.len(), "{name} {}", label.name);
@@ -98,11 +72,7 @@ impl QuotaSource for Quotas {
                 name: "company".into(),
             };
             let namespace = format!("team-{number}").into();
-            visitor(
-                &namespace,
-                &"admin".into(),
-                &[figure("pods"), figure("requests.cpu")],
-            );
+            visitor(&namespace, &"admin".into(), &[figure("pods"), figure("requests.cpu")]);
         }
     }
 
@@ -137,12 +107,7 @@ impl QuotaSource for Quotas {
                 spec: Spec::default(),
                 metadata: "".into(),
             };
-            visitor(
-                &record,
-                &"admin".into(),
-                &[figure("requests.cpu"), figure("pods")],
-                0.0,
-            );
+            visitor(&record, &"admin".into(), &[figure("requests.cpu"), figure("pods")], 0.0);
         }
     }
 }
@@ -161,9 +126,7 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
     );
     assert!(text.contains(&expected), "{text}");
     assert!(
-        text.contains(&format!(
-            "kube_resourcequota_created{{{labels}}} 1700000000\n"
-        )),
+        text.contains(&format!("kube_resourcequota_created{{{labels}}} 1700000000\n")),
         "{text}"
     );
     let denials = format!("quota_ledger_quota_denials_total{{{labels}}} 7\n");
@@ -180,28 +143,16 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
 fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
     let mut text = String::new();
     // Nine series for each quota.
-    quotas::render(
-        &mut text,
-        &Quotas(1000),
-        76,
-        &mut quotas::NotReportedKinds::default(),
-    );
-    let amounts = text
-        .lines()
-        .filter(|line| line.starts_with("kube_resourcequota{"));
+    quotas::render(&mut text, &Quotas(1000), 76, &mut quotas::NotReportedKinds::default());
+    let amounts = text.lines().filter(|line| line.starts_with("kube_resourcequota{"));
     assert_eq!(amounts.count(), 8 * 6);
-    let created = text
-        .lines()
-        .filter(|line| line.starts_with("kube_resourcequota_created{"));
+    let created = text.lines().filter(|line| line.starts_with("kube_resourcequota_created{"));
     assert_eq!(created.count(), 8);
     for number in 992..1000 {
         let name = format!("quota \\\"{number}\\\"");
         assert!(text.contains(&name), "{name} in {text}");
     }
-    assert!(
-        text.contains("quota_ledger_quotas_left_out 992\n"),
-        "{text}"
-    );
+    assert!(text.contains("quota_ledger_quotas_left_out 992\n"), "{text}");
 }
 
 #[test]
@@ -214,10 +165,7 @@ fn what_binds_is_told_of_whole_namespaces_the_fullest_first() {
         assert!(text.contains(&line), "{line} in {text}");
     }
     assert_eq!(text.matches("quota_ledger_available{").count(), 4);
-    assert!(
-        text.contains("quota_ledger_namespaces_left_out 1\n"),
-        "{text}"
-    );
+    assert!(text.contains("quota_ledger_namespaces_left_out 1\n"), "{text}");
 }
 
 /// A tenant with many full quotas, in one namespace or in as many, does not displace those of others.
@@ -232,9 +180,8 @@ fn nobody_displaces_the_series_of_others_by_exporting_more() {
     let namespaces: [fn(usize) -> String; 2] =
         [|_| "att".to_owned(), |number| format!("att-{number}")];
     for namespace in namespaces {
-        let mut all: Vec<_> = (0..300)
-            .map(|number| candidate("attacker", namespace(number), 1.0))
-            .collect();
+        let mut all: Vec<_> =
+            (0..300).map(|number| candidate("attacker", namespace(number), 1.0)).collect();
         all.push(candidate("admin", "team-a".into(), 0.9));
         all.push(candidate("admin", "team-a".into(), 0.8));
         all.push(candidate("admin", "team-b".into(), 0.1));
@@ -252,19 +199,12 @@ fn nobody_displaces_the_series_of_others_by_exporting_more() {
 fn process_metrics_are_read() {
     let mut text = String::new();
     process::render(&mut text);
-    for metric in ALL
-        .iter()
-        .filter(|metric| metric.name.starts_with("process_"))
-    {
+    for metric in ALL.iter().filter(|metric| metric.name.starts_with("process_")) {
         let value = text
             .lines()
             .find_map(|line| line.strip_prefix(metric.name)?.strip_prefix(' '))
             .unwrap_or_else(|| panic!("{} is missing in {text}", metric.name));
-        assert!(
-            value.parse::<f64>().unwrap() >= 0.0,
-            "{} {value}",
-            metric.name
-        );
+        assert!(value.parse::<f64>().unwrap() >= 0.0, "{} {value}", metric.name);
     }
 }
 
@@ -279,12 +219,7 @@ fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
         let connection = http_connection(Listener::Api);
         drop(connection);
         http_request("/v1/quotas", &http::Method::GET, 200, Default::default());
-        http_request(
-            "/v1/quotas",
-            &http::Method::CONNECT,
-            405,
-            Default::default(),
-        );
+        http_request("/v1/quotas", &http::Method::CONNECT, 405, Default::default());
     });
     let text = handle.render();
     for line in [
@@ -299,10 +234,7 @@ fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
         "quota_ledger_http_requests_total{route=\"/v1/quotas\",method=\"_other_\",code=\"405\"} 1",
         "# TYPE quota_ledger_ledger_batch_entries histogram",
     ] {
-        assert!(
-            text.lines().any(|rendered| rendered == line),
-            "{line} is not in {text}"
-        );
+        assert!(text.lines().any(|rendered| rendered == line), "{line} is not in {text}");
     }
 }
 

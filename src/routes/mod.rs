@@ -234,10 +234,7 @@ impl<S: 'static> Route<S> {
                 Err(problem) => Box::pin(ready(problem.into_response())),
             }
         };
-        Self {
-            spec,
-            handle: Arc::new(checked),
-        }
+        Self { spec, handle: Arc::new(checked) }
     }
 
     /// The properties of the route.
@@ -252,10 +249,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
     #[must_use]
     pub fn with_state(self, state: S) -> Route {
         let Self { spec, handle } = self;
-        Route {
-            spec,
-            handle: Arc::new(move |request, ()| handle(request, state.clone())),
-        }
+        Route { spec, handle: Arc::new(move |request, ()| handle(request, state.clone())) }
     }
 }
 

@@ -29,9 +29,7 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Target<N> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let found = path_parameters(parts)?;
         let mut names = found.iter().map(|(_, name)| Name::from(name));
-        Ok(Self(std::array::from_fn(|_| {
-            names.next().unwrap_or_default()
-        })))
+        Ok(Self(std::array::from_fn(|_| names.next().unwrap_or_default())))
     }
 }
 
@@ -54,21 +52,13 @@ mod tests {
         let two = |Target([namespace, uid]): Target<2>| async move { format!("{namespace}|{uid}") };
         let routes = [
             get("/groups/{name}", Public, one),
-            get(
-                "/namespaces/{namespace}/reservations/{uid}/commit",
-                Public,
-                two,
-            ),
+            get("/namespaces/{namespace}/reservations/{uid}/commit", Public, two),
             get("/ui/{*path}", Public, one),
         ];
         let router = router(routes, Rules::default());
         for (path, status, expected) in [
             ("/groups/%C3%BC", 200, "ü"),
-            (
-                "/namespaces/team-a/reservations/x%2Fy/commit",
-                200,
-                "team-a|x/y",
-            ),
+            ("/namespaces/team-a/reservations/x%2Fy/commit", 200, "team-a|x/y"),
             ("/ui/a/b.js", 200, "a/b.js"),
             ("/groups/%FF", 400, "percent-encoded"),
             ("/namespaces//reservations/x/commit", 404, "nothing"),
@@ -78,11 +68,8 @@ mod tests {
             assert_eq!(response.status(), status, "{path}");
             let text = to_bytes(response.into_body(), usize::MAX).await.unwrap();
             let text = String::from_utf8(text.to_vec()).unwrap();
-            let is_expected = if status == 200 {
-                text == expected
-            } else {
-                text.contains(expected)
-            };
+            let is_expected =
+                if status == 200 { text == expected } else { text.contains(expected) };
             assert!(is_expected, "{path}: {text}");
         }
     }

@@ -114,15 +114,9 @@ impl<B: HttpBody> Bounded<B> {
         pause: Duration,
         budget: &BodyBudget,
     ) -> (Self, Progress) {
-        let state = if body.is_end_stream() {
-            COMPLETE
-        } else {
-            UNREAD
-        };
-        let progress = Progress(Arc::new(Arriving {
-            state: AtomicU8::new(state),
-            share: Share::of(budget),
-        }));
+        let state = if body.is_end_stream() { COMPLETE } else { UNREAD };
+        let progress =
+            Progress(Arc::new(Arriving { state: AtomicU8::new(state), share: Share::of(budget) }));
         let may_be_dropped = lengths.may_be_dropped();
         let mut left = lengths;
         if body.size_hint().lower() > left.kept {
@@ -239,12 +233,7 @@ pub(super) struct ResponseBody {
 impl ResponseBody {
     /// `every`: how often the peer of a long-lived response is checked.
     pub(super) fn new(body: Body, phase: Phase, every: Duration) -> Self {
-        Self {
-            body,
-            phase,
-            every,
-            waiting: None,
-        }
+        Self { body, phase, every, waiting: None }
     }
 
     /// Makes the stream, which is flushed after this, check the peer when it is time.

@@ -40,10 +40,7 @@ impl BodyBudget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
-        Self(Arc::new(Mutex::new(Remaining {
-            left: bytes,
-            held: BTreeMap::new(),
-        })))
+        Self(Arc::new(Mutex::new(Remaining { left: bytes, held: BTreeMap::new() })))
     }
 }
 
@@ -93,11 +90,7 @@ pub(super) struct Share {
 
 impl Share {
     pub(super) fn of(budget: &BodyBudget) -> Self {
-        Self {
-            budget: budget.clone(),
-            principal: OnceLock::new(),
-            bytes: Mutex::new(0),
-        }
+        Self { budget: budget.clone(), principal: OnceLock::new(), bytes: Mutex::new(0) }
     }
 
     /// Sets whose body it is; to be called before the share grows.

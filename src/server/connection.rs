@@ -130,20 +130,10 @@ pub(super) async fn accept(
     }
     let local = stream.local_addr().ok().map(|local| local.ip());
     let header_timeout = options.header_timeout;
-    let requests = |names| RequestContext {
-        peer: Peer { address, names },
-        local,
-        router,
-        options,
-        slots,
-    };
+    let requests =
+        |names| RequestContext { peer: Peer { address, names }, local, router, options, slots };
     let Some(tls) = tls else {
-        let connection = Connection {
-            stream,
-            is_gone,
-            is_http2: false,
-            began: Instant::now(),
-        };
+        let connection = Connection { stream, is_gone, is_http2: false, began: Instant::now() };
         let invalid = pending();
         return serve(connection, requests(Arc::new([])), Ends { stop, invalid }).await;
     };

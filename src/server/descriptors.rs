@@ -12,9 +12,7 @@ const RESERVE: u64 = 512;
 #[must_use]
 pub fn connections(listeners: usize, connections: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = (listeners as u64)
-        .saturating_mul(connections as u64)
-        .saturating_add(RESERVE);
+    let wanted = (listeners as u64).saturating_mul(connections as u64).saturating_add(RESERVE);
     let raised = raised(&limit, wanted);
     let limit = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => raised,
@@ -57,10 +55,7 @@ mod tests {
     use super::*;
 
     fn limit(current: u64, maximum: u64) -> Rlimit {
-        Rlimit {
-            current: Some(current),
-            maximum: Some(maximum),
-        }
+        Rlimit { current: Some(current), maximum: Some(maximum) }
     }
 
     #[test]
@@ -68,10 +63,7 @@ mod tests {
         assert_eq!(raised(&limit(1024, 4096), 2000).current, Some(2000));
         assert_eq!(raised(&limit(1024, 4096), 9000).current, Some(4096));
         assert_eq!(raised(&limit(8000, 9000), 2000).current, Some(8000));
-        let unlimited = Rlimit {
-            current: None,
-            maximum: None,
-        };
+        let unlimited = Rlimit { current: None, maximum: None };
         assert_eq!(raised(&unlimited, 2000).current, None);
         assert_eq!(fit(&unlimited, 3, 10), 10);
     }

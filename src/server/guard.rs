@@ -93,10 +93,8 @@ struct RouteBounds {
 
 impl RouteBounds {
     fn of(endpoint: &Endpoint, options: &Options) -> Self {
-        let lengths = |kept: u64, dropped: u64| Lengths {
-            kept,
-            most: kept.saturating_add(dropped),
-        };
+        let lengths =
+            |kept: u64, dropped: u64| Lengths { kept, most: kept.saturating_add(dropped) };
         Self {
             label: endpoint.label(),
             lengths: match endpoint.body() {
@@ -220,18 +218,9 @@ static FAILURES: LogLimiter = LogLimiter::new(10);
 impl Guarded {
     /// The response with the headers of every response, logged and counted.
     fn finish(&self, mut response: Response) -> Response {
-        let StartedRequest {
-            at,
-            method,
-            version,
-            id,
-            span,
-            ..
-        } = &self.started;
+        let StartedRequest { at, method, version, id, span, .. } = &self.started;
         let route = &self.route;
-        response
-            .headers_mut()
-            .insert(&request_headers::REQUEST_ID, id.clone());
+        response.headers_mut().insert(&request_headers::REQUEST_ID, id.clone());
         // HTTP/2 has a frame for this.
         if self.bounds.options.draining.is_cancelled() && *version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
@@ -323,13 +312,7 @@ impl Bounds {
             Err(response) => (Step::Refused(Some(response)), None),
         };
         let (step, principal) = span.in_scope(handled);
-        Guarded {
-            bounds: self,
-            route,
-            started,
-            principal,
-            step,
-        }
+        Guarded { bounds: self, route, started, principal, step }
     }
 }
 
@@ -371,10 +354,7 @@ fn handled(
 }
 
 fn panicked() -> Response {
-    last_problem(
-        Reason::Internal,
-        "the request could not be handled; the log says why",
-    )
+    last_problem(Reason::Internal, "the request could not be handled; the log says why")
 }
 
 /// The response, if the budget allows for its body.
@@ -414,9 +394,7 @@ fn encoded(coding: &HeaderValue) -> Response {
     let mut response = last_problem(Reason::UnsupportedMediaType, &detail);
     let identity = HeaderValue::from_static(IDENTITY);
     // Required by RFC 9110, section 12.5.3, for this status.
-    response
-        .headers_mut()
-        .insert(header::ACCEPT_ENCODING, identity);
+    response.headers_mut().insert(header::ACCEPT_ENCODING, identity);
     response
 }
 

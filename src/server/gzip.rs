@@ -112,25 +112,10 @@ mod tests {
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(text));
             is_accepted(&headers)
         };
-        for text in [
-            "gzip",
-            "GZIP",
-            "br, gzip",
-            "gzip;q=0.5",
-            "*",
-            "deflate, *;q=0.1",
-        ] {
+        for text in ["gzip", "GZIP", "br, gzip", "gzip;q=0.5", "*", "deflate, *;q=0.1"] {
             assert!(accepts(text), "{text}");
         }
-        for text in [
-            "",
-            "br",
-            "gzip;q=0",
-            "gzip; q=0.0",
-            "*;q=0",
-            "*, gzip;q=0",
-            "identity",
-        ] {
+        for text in ["", "br", "gzip;q=0", "gzip; q=0.0", "*;q=0", "*, gzip;q=0", "identity"] {
             assert!(!accepts(text), "{text}");
         }
         assert!(!is_accepted(&HeaderMap::new()));

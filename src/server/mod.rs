@@ -199,16 +199,9 @@ where
         slots: Arc::new(Semaphore::new(options.connections)),
         options: Arc::new(options),
     };
-    let connection = Connection {
-        stream,
-        is_gone: |_| false,
-        is_http2: false,
-        began: Instant::now(),
-    };
-    let ends = Ends {
-        stop: CancellationToken::new(),
-        invalid: pending(),
-    };
+    let connection =
+        Connection { stream, is_gone: |_| false, is_http2: false, began: Instant::now() };
+    let ends = Ends { stop: CancellationToken::new(), invalid: pending() };
     connection::serve(connection, requests, ends).await;
 }
 
@@ -234,10 +227,7 @@ async fn next(listener: &TcpListener, stop: &CancellationToken) -> Option<(TcpSt
 /// On Linux, `accept` also reports errors of the new connection.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionRefused | ConnectionReset
-    )
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// Waits until all connections have ended; they have been notified already.

@@ -41,11 +41,7 @@ struct Requests {
 
 impl Default for Requests {
     fn default() -> Self {
-        Self {
-            open: 0,
-            idle_since: Instant::now(),
-            refuses: false,
-        }
+        Self { open: 0, idle_since: Instant::now(), refuses: false }
     }
 }
 
@@ -136,10 +132,8 @@ pub(super) struct Streams {
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, answered: F) {
-        let (streams, waiting) = (
-            self.clone(),
-            Arc::new(Mutex::new(Waiting::Answer(Instant::now()))),
-        );
+        let (streams, waiting) =
+            (self.clone(), Arc::new(Mutex::new(Waiting::Answer(Instant::now()))));
         let stream = WAITING.scope(waiting.clone(), async move {
             // A dropped stream is reset, and its memory is freed.
             tokio::select! {

@@ -58,12 +58,7 @@ impl Server {
         let stop = CancellationToken::new();
         let draining = options.draining.clone();
         let served = tokio::spawn(bound.serve(router, options, tls, stop.clone()));
-        Self {
-            address,
-            stop,
-            draining,
-            served,
-        }
+        Self { address, stop, draining, served }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -83,9 +78,7 @@ impl Server {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(HANG, future)
-        .await
-        .expect("the test hangs")
+    tokio::time::timeout(HANG, future).await.expect("the test hangs")
 }
 
 async fn rest(stream: &mut TcpStream) -> String {
@@ -143,10 +136,7 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 const LAST_GET: &str = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
 
 fn assert_status(answer: &str, status: u16) {
-    assert!(
-        answer.starts_with(&format!("HTTP/1.1 {status} ")),
-        "{answer}"
-    );
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
 }
 
 /// A router whose `/` answers on demand, and a channel that reports each request.
@@ -201,14 +191,7 @@ async fn before_it_stops_answers_end_their_connections() {
 #[tokio::test]
 async fn a_drain_ends_with_its_grace() {
     let (router, mut asks) = on_demand();
-    let server = Server::start(
-        router,
-        Options {
-            grace: SHORT,
-            ..options()
-        },
-        None,
-    );
+    let server = Server::start(router, Options { grace: SHORT, ..options() }, None);
     let mut busy = server.connect().await;
     busy.write_all(GET.as_bytes()).await.unwrap();
     let _go = within(asks.recv()).await.unwrap();
@@ -226,9 +209,7 @@ async fn a_panic_is_answered() {
     });
     let router = open(lengths().into_iter().chain([panics]));
     let server = Server::start(router, options(), None);
-    let answer = server
-        .exchange("GET /panic HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await;
+    let answer = server.exchange("GET /panic HTTP/1.1\r\nhost: x\r\n\r\n").await;
     assert_status(&answer, 500);
     assert!(answer.contains("application/problem+json"), "{answer}");
     assert!(!answer.contains("as wanted"), "{answer}");
@@ -238,10 +219,7 @@ async fn a_panic_is_answered() {
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_answered() {
     let router = || open([get("/", pending::<()>)]);
-    let short = Options {
-        request_timeout: SHORT,
-        ..options()
-    };
+    let short = Options { request_timeout: SHORT, ..options() };
     let server = Server::start(router(), short.clone(), None);
     let answer = server.exchange(LAST_GET).await;
     assert_status(&answer, 503);
@@ -250,14 +228,7 @@ async fn a_request_that_takes_too_long_is_answered() {
     let with_body = LAST_GET.replace("\r\n\r\n", "\r\ncontent-length: 9\r\n\r\n");
     assert_status(&server.exchange(&with_body).await, 503);
 
-    let server = Server::start(
-        router(),
-        Options {
-            retry_after: false,
-            ..short
-        },
-        None,
-    );
+    let server = Server::start(router(), Options { retry_after: false, ..short }, None);
     let answer = server.exchange(LAST_GET).await;
     assert_status(&answer, 503);
     assert!(!answer.contains("retry-after"), "{answer}");
@@ -268,21 +239,10 @@ async fn a_request_has_an_id() {
     let server = Server::start(length_of(), options(), None);
     let with =
         |id: &str| format!("GET / HTTP/1.1\r\nconnection: close\r\nx-request-id: {id}\r\n\r\n");
-    assert!(
-        server
-            .exchange(&with("abc-1"))
-            .await
-            .contains("x-request-id: abc-1\r\n")
-    );
+    assert!(server.exchange(&with("abc-1")).await.contains("x-request-id: abc-1\r\n"));
     for unusable in ["a b", &"x".repeat(129), ""] {
         let answer = server.exchange(&with(unusable)).await;
-        let id = answer
-            .split("x-request-id: ")
-            .nth(1)
-            .unwrap()
-            .split("\r\n")
-            .next()
-            .unwrap();
+        let id = answer.split("x-request-id: ").nth(1).unwrap().split("\r\n").next().unwrap();
         assert_eq!(id.len(), 36, "{id}");
     }
 }

@@ -125,10 +125,7 @@ struct CoarseTimer {
 
 impl CoarseTimer {
     fn new(began: Instant, least: Duration) -> Self {
-        Self {
-            sleep: Box::pin(sleep_until(began + least)),
-            least,
-        }
+        Self { sleep: Box::pin(sleep_until(began + least)), least }
     }
 
     /// Whether a deadline has passed.
@@ -154,10 +151,7 @@ pub(super) struct Clock(Arc<Mutex<CoarseTimer>>);
 
 impl Clock {
     pub(super) fn new(limit: Duration) -> Self {
-        Self(Arc::new(Mutex::new(CoarseTimer::new(
-            Instant::now(),
-            limit,
-        ))))
+        Self(Arc::new(Mutex::new(CoarseTimer::new(Instant::now(), limit))))
     }
 
     /// Whether a request that began at this time has taken longer than allowed.
@@ -226,9 +220,7 @@ impl<S> Timed<S> {
             HEAD => self.timeouts.head,
             _ => self.timeouts.idle,
         };
-        let deadline = *self
-            .deadline
-            .get_or_insert_with(|| Instant::now() + timeouts);
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + timeouts);
         self.reading.poll(cx, deadline)
     }
 

@@ -49,9 +49,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         warn(&mut headers, warnings);
         let values = headers.get_all(header::WARNING).iter();
-        values
-            .map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap())
-            .collect()
+        values.map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()
     }
 
     #[test]

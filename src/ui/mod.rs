@@ -86,10 +86,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// The routes of the page.
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        get("/ui", Public, async |headers: HeaderMap| {
-            serve("", &headers)
-        })
-        .about("a [page](ui.md) for people"),
+        get("/ui", Public, async |headers: HeaderMap| serve("", &headers))
+            .about("a [page](ui.md) for people"),
         get("/ui/", Public, to_the_page).about("308: to the page"),
         get("/ui/{*path}", Public, asset).about("a file of the page"),
     ]

@@ -104,9 +104,7 @@ impl<J: Journal> Decider<J> {
             WakeCondition::More { longest, .. } => longest,
             WakeCondition::Syncer | WakeCondition::Nothing => LONGEST,
         };
-        let woken = self
-            .inbox
-            .wait(wants, longest, GROUP_JOBS, &mut self.taken)?;
+        let woken = self.inbox.wait(wants, longest, GROUP_JOBS, &mut self.taken)?;
         if !matches!(woken.gate, Gate::Open | Gate::Closing) {
             self.more_is_due = false;
             if woken.gate == Gate::Voiding && woken.idle.is_some() {
@@ -116,9 +114,7 @@ impl<J: Journal> Decider<J> {
         }
         if let Some(idle) = woken.idle {
             self.group_commit.synced();
-            self.batching
-                .linger
-                .synced(idle, self.group_commit.answers());
+            self.batching.linger.synced(idle, self.group_commit.answers());
         }
         if self.group_commit.is_full() {
             return self.hand_on(woken.more);
@@ -199,8 +195,7 @@ impl<J: Journal> Decider<J> {
             if decide::held_too_long(&state, now, consumed, policy.max_hold, DUE_AT_ONCE) {
                 metrics::limit_reached(Limit::MaxHold);
             }
-            self.group_commit
-                .record_due(&mut state, now, consumed, policy)
+            self.group_commit.record_due(&mut state, now, consumed, policy)
         };
         let mut meter = JobMeter::start();
         let mut has_put_back = false;
@@ -235,14 +230,10 @@ impl<J: Journal> Decider<J> {
             return Duration::ZERO;
         }
         let state = self.state.read();
-        let next = [
-            state.next_expiration(),
-            state.next_lapse(),
-            state.next_override_end(),
-        ]
-        .into_iter()
-        .flatten()
-        .min();
+        let next = [state.next_expiration(), state.next_lapse(), state.next_override_end()]
+            .into_iter()
+            .flatten()
+            .min();
         let Some(next) = next else {
             return LONGEST;
         };
@@ -304,11 +295,7 @@ struct JobMeter {
 
 impl JobMeter {
     fn start() -> Self {
-        Self {
-            processor: Meter::start(),
-            cheap: Duration::ZERO,
-            at: Instant::now(),
-        }
+        Self { processor: Meter::start(), cheap: Duration::ZERO, at: Instant::now() }
     }
 
     /// The processor time of the job that just ended, if it was expensive. Time in which another thread had the

@@ -94,10 +94,7 @@ impl Waiting {
     }
 
     fn idle_now(&self) -> Idle {
-        Idle {
-            since: Instant::now(),
-            waiting: self.jobs.ready(),
-        }
+        Idle { since: Instant::now(), waiting: self.jobs.ready() }
     }
 
     /// Ends delays by the accounts' times; when closing, ends all delays.
@@ -139,10 +136,7 @@ impl Inbox {
             waiting: Mutex::new(Waiting {
                 jobs: Lanes::default(),
                 batch: None,
-                idle: Some(Idle {
-                    since: Instant::now(),
-                    waiting: 0,
-                }),
+                idle: Some(Idle { since: Instant::now(), waiting: 0 }),
                 closed: false,
                 ended: false,
                 gate,
@@ -307,12 +301,10 @@ impl Inbox {
         if !waiting.have(wants, self.capacity) {
             waiting.sleeps_for = Some(wants);
             let next_ready = waiting.jobs.next_ready();
-            let longest = next_ready.map_or(longest, |at| {
-                longest.min(at.saturating_duration_since(Instant::now()))
-            });
+            let longest = next_ready
+                .map_or(longest, |at| longest.min(at.saturating_duration_since(Instant::now())));
             let condition = |waiting: &mut Waiting| waiting.sleeps_for.is_some();
-            self.for_decider
-                .wait_while_for(&mut waiting, condition, longest);
+            self.for_decider.wait_while_for(&mut waiting, condition, longest);
             waiting.sleeps_for = None;
             waiting.end_delays(Instant::now());
         }

@@ -347,9 +347,7 @@ impl Ledger {
     /// [`Unavailable::Stopped`].
     pub async fn wait_durable(&self, sequence: Sequence) -> Result<(), Unavailable> {
         let mut durable = self.durable.clone();
-        let reached = durable
-            .wait_for(|durable| durable.sequence >= sequence)
-            .await;
+        let reached = durable.wait_for(|durable| durable.sequence >= sequence).await;
         reached.map(|_| ()).map_err(|_| Unavailable::Stopped)
     }
 

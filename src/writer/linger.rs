@@ -53,13 +53,7 @@ pub(super) struct Linger {
 
 impl Linger {
     pub(super) const fn new(is_on: bool) -> Self {
-        Self {
-            is_on,
-            sent: None,
-            expected: None,
-            skipped: 0,
-            penalty: 1,
-        }
+        Self { is_on, sent: None, expected: None, skipped: 0, penalty: 1 }
     }
 
     /// A batch with this many answers was handed on.
@@ -94,10 +88,7 @@ impl Linger {
     /// How many more answers the batch waits for, and how long. None if it does not wait.
     pub(super) fn wait(&self, now: Instant, decided: usize) -> Option<(usize, Duration)> {
         let expected = self.expected?;
-        let more = expected
-            .answers
-            .checked_sub(decided)
-            .filter(|more| *more > 0)?;
+        let more = expected.answers.checked_sub(decided).filter(|more| *more > 0)?;
         let longest = expected.until.checked_duration_since(now)?;
         (!longest.is_zero()).then_some((more, longest))
     }
@@ -171,10 +162,7 @@ mod tests {
         let waited: Vec<bool> = (0..12).map(|_| round(&mut linger, 4)).collect();
         let waits = |at: usize| waited.get(at).copied();
         // Four of forty expected jobs arrived; from then on four of four.
-        assert_eq!(
-            (waits(0), waits(1), waits(2)),
-            (Some(false), Some(true), Some(true))
-        );
+        assert_eq!((waits(0), waits(1), waits(2)), (Some(false), Some(true), Some(true)));
         assert!(round(&mut linger, 40), "more came than were expected");
         assert!(!round(&mut linger, 4));
         assert!(round(&mut linger, 4));

@@ -28,11 +28,7 @@ impl Marks {
     pub(super) fn new(period: Span) -> (Self, mpsc::Receiver<Marked>) {
         let (out, marked) = mpsc::channel(1);
         let sealed = Mutex::new(None);
-        let marks = Self {
-            period,
-            sealed,
-            out,
-        };
+        let marks = Self { period, sealed, out };
         (marks, marked)
     }
 
@@ -54,10 +50,7 @@ impl Marks {
 
     /// Publishes the image of the batch with this end, which is durable now.
     pub(super) fn durable(&self, sequence: Sequence) {
-        let sealed = self
-            .sealed
-            .lock()
-            .take_if(|marked| marked.sequence == sequence);
+        let sealed = self.sealed.lock().take_if(|marked| marked.sequence == sequence);
         if let Some(marked) = sealed {
             self.take(marked);
         }
@@ -82,10 +75,7 @@ mod tests {
         assert!(!marks.is_due(at(1), at(59)));
         assert!(marks.is_due(at(59), at(60)));
         assert!(marks.is_due(at(1), at(601)));
-        let image = |sequence| Marked {
-            sequence,
-            image: State::default().image(),
-        };
+        let image = |sequence| Marked { sequence, image: State::default().image() };
         marks.seal(image(7));
         marks.durable(6);
         assert!(marked.try_recv().is_err());

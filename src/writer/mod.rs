@@ -145,11 +145,7 @@ pub fn start<J: Journal + 'static>(
     failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<J>)> {
     let parts = (state, journal, durable);
-    let batching = Batching {
-        max_bytes: BATCH_BYTES,
-        own_max: 32,
-        linger: Linger::new(false),
-    };
+    let batching = Batching { max_bytes: BATCH_BYTES, own_max: 32, linger: Linger::new(false) };
     start_at(Gate::Open, batching, parts, watermark, options, failed)
 }
 
@@ -230,11 +226,7 @@ fn start_at<J: Journal + 'static>(
         confirm_read: Arc::default(),
         clock,
     };
-    let threads = Threads {
-        decider,
-        syncing,
-        syncer,
-    };
+    let threads = Threads { decider, syncing, syncer };
     Ok((ledger, threads))
 }
 
@@ -262,10 +254,8 @@ fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || {
-            let _guard = fatal::EndOnPanic;
-            run()
-        })
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _guard = fatal::EndOnPanic;
+        run()
+    })
 }

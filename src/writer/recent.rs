@@ -36,10 +36,7 @@ struct Kept {
 
 impl Recent {
     pub(super) fn new() -> Self {
-        Self {
-            kept: Mutex::default(),
-            last: watch::Sender::new(0),
-        }
+        Self { kept: Mutex::default(), last: watch::Sender::new(0) }
     }
 
     /// Publishes a durable batch. Without subscribers nothing is kept.
@@ -84,13 +81,9 @@ impl Kept {
         let ends_before = |(_, batch): &(usize, Batch)| {
             batch.last().is_some_and(|entry| entry.sequence < sequence)
         };
-        let (_, batch) = self
-            .batches
-            .get(self.batches.partition_point(ends_before))?;
+        let (_, batch) = self.batches.get(self.batches.partition_point(ends_before))?;
         // Batches are missing from the time without subscribers.
-        let holds = batch
-            .first()
-            .is_some_and(|entry| entry.sequence <= sequence);
+        let holds = batch.first().is_some_and(|entry| entry.sequence <= sequence);
         holds.then(|| batch.clone())
     }
 }

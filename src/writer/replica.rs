@@ -25,10 +25,7 @@ pub struct Replica<J> {
 
 impl<J> Clone for Replica<J> {
     fn clone(&self) -> Self {
-        Self {
-            ledger: self.ledger.clone(),
-            syncer: self.syncer.clone(),
-        }
+        Self { ledger: self.ledger.clone(), syncer: self.syncer.clone() }
     }
 }
 
@@ -61,10 +58,7 @@ impl Drop for Handover<'_> {
 
 impl<J: Journal + 'static> Replica<J> {
     pub(super) fn new(ledger: &Ledger, syncer: &Arc<Syncer<ReplicatedJournal<J>>>) -> Self {
-        Self {
-            ledger: ledger.clone(),
-            syncer: Arc::downgrade(syncer),
-        }
+        Self { ledger: ledger.clone(), syncer: Arc::downgrade(syncer) }
     }
 
     /// The end of the replica, durable in the log.

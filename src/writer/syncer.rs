@@ -119,11 +119,7 @@ impl<J: Journal> Syncer<J> {
     }
 
     fn publish(&self, committed: CommittedBatch<Answer>) -> Synced {
-        let CommittedBatch {
-            durable,
-            entries,
-            answers,
-        } = committed;
+        let CommittedBatch { durable, entries, answers } = committed;
         let entries = Arc::new(entries);
         if !entries.is_empty() {
             self.durable.send_replace(durable);
@@ -132,11 +128,7 @@ impl<J: Journal> Syncer<J> {
             }
             self.show(&entries);
         }
-        Synced {
-            durable,
-            entries,
-            answers,
-        }
+        Synced { durable, entries, answers }
     }
 
     /// Publishes durable entries to followers and watches.
@@ -148,11 +140,7 @@ impl<J: Journal> Syncer<J> {
     }
 
     fn answer(&self, synced: Synced) {
-        let Synced {
-            durable,
-            entries,
-            answers,
-        } = synced;
+        let Synced { durable, entries, answers } = synced;
         metrics::recorded(&entries);
         let many = answers.len() > 1;
         let answer = move || answers.into_iter().for_each(|answer| answer(&durable));

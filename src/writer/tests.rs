@@ -21,10 +21,7 @@ impl Journal for Memory {
     }
 
     fn sync(&mut self) -> Result<Durable, Error> {
-        Ok(Durable {
-            sequence: self.last,
-            ..Durable::NOTHING
-        })
+        Ok(Durable { sequence: self.last, ..Durable::NOTHING })
     }
 }
 
@@ -48,11 +45,7 @@ impl Journal for Replaced {
 }
 
 fn options() -> Options {
-    Options {
-        policy: Policy::default(),
-        queue: 64,
-        max_batch_entries: 16,
-    }
+    Options { policy: Policy::default(), queue: 64, max_batch_entries: 16 }
 }
 
 fn started() -> (Ledger, Threads<Memory>) {
@@ -91,10 +84,7 @@ fn nothing_is_dated_by_a_clock_that_is_not_known_to_be_right() {
 /// A decision that is being made until it is told to end, so that what is sent meanwhile waits together.
 fn held(
     ledger: &Ledger,
-) -> (
-    impl Future<Output = Result<(), Unavailable>> + use<>,
-    mpsc::Sender<()>,
-) {
+) -> (impl Future<Output = Result<(), Unavailable>> + use<>, mpsc::Sender<()>) {
     let (has_begun, begun) = mpsc::channel();
     let (go, wait) = mpsc::channel();
     let held = ledger.decide(move |_| {
@@ -106,10 +96,7 @@ fn held(
 }
 
 fn record(context: &mut DecisionContext<'_>) -> Sequence {
-    let deleted = Event::ObjectDeleted {
-        uid: Uid::from_uuid([7; 16]),
-        namespace: "team-a".into(),
-    };
+    let deleted = Event::ObjectDeleted { uid: Uid::from_uuid([7; 16]), namespace: "team-a".into() };
     context.transaction.record(&Actor::named("test"), [deleted])
 }
 
@@ -243,9 +230,7 @@ fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     let subject = Arc::new(());
     drop(decide_each(&ledger, &name, vec![record; 5]));
     drop(
-        ledger.decide_about(For::Principal(&name), subject.clone(), |context, ()| {
-            record(context)
-        }),
+        ledger.decide_about(For::Principal(&name), subject.clone(), |context, ()| record(context)),
     );
     assert_eq!(Arc::strong_count(&subject), 1, "no job keeps the subject");
     drop(subject);
@@ -284,10 +269,7 @@ fn what_was_peeked_at_before_the_state_was_rebuilt_is_no_answer() {
 /// The first entry is that of another request.
 #[test]
 fn of_several_decisions_none_is_said_to_be_made_if_some_are() {
-    for (kept, refused) in [
-        (1, Unavailable::NotLeader),
-        (17, Unavailable::OutcomeUnknown),
-    ] {
+    for (kept, refused) in [(1, Unavailable::NotLeader), (17, Unavailable::OutcomeUnknown)] {
         let memory = Memory::default();
         let (ledger, threads) = started_with(Replaced { kept, memory });
         ledger.inbox.open();
@@ -328,9 +310,8 @@ fn what_is_due_at_once_is_recorded_a_part_at_a_time() {
     let mut ended = Vec::new();
     while ended.iter().sum::<usize>() < ALL {
         let batch = watched.blocking_recv().unwrap();
-        let ends = batch
-            .iter()
-            .filter(|entry| matches!(entry.event, Event::ReservationExpired { .. }));
+        let ends =
+            batch.iter().filter(|entry| matches!(entry.event, Event::ReservationExpired { .. }));
         ended.push(ends.count());
     }
     assert!(ended.iter().all(|count| *count < ALL / 2), "{ended:?}");

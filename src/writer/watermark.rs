@@ -34,11 +34,7 @@ const UNKNOWN: i64 = i64::MIN;
 
 impl Watermark {
     const fn at(time: i64, required: Option<Required>) -> Self {
-        Self {
-            time: AtomicI64::new(time),
-            required,
-            is_known: AtomicBool::new(time > UNKNOWN),
-        }
+        Self { time: AtomicI64::new(time), required, is_known: AtomicBool::new(time > UNKNOWN) }
     }
 
     /// There are no sources: only the wall clock counts.

@@ -36,9 +36,7 @@ impl World {
     async fn audit(&self, events: &[Value]) -> Answered {
         let list = json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {},
                           "items": events});
-        let answered = self
-            .post("/audit", "application/json", list.to_string())
-            .await;
+        let answered = self.post("/audit", "application/json", list.to_string()).await;
         assert_eq!(answered.status, StatusCode::OK, "{answered:?}");
         answered
     }
@@ -58,11 +56,7 @@ async fn a_creation_that_failed_elsewhere_gives_its_room_back_at_once() {
     assert!(first.allowed() && !world.send(&pod("b")).await.allowed());
     assert_eq!(world.counted("q", "pods"), "0+1");
 
-    let denied = ended(
-        &first,
-        403,
-        "admission webhook \"other.io\" denied the request",
-    );
+    let denied = ended(&first, 403, "admission webhook \"other.io\" denied the request");
     assert!(world.frees(&denied).await);
     assert_eq!(world.counted("q", "pods"), "0+0");
     entries.recv().await.unwrap();
@@ -173,14 +167,8 @@ async fn what_is_no_list_of_events_is_refused() {
     let world = World::new();
     let list = json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": []});
     let post = async |media_type, body: String| world.post("/audit", media_type, body).await.status;
-    assert_eq!(
-        post("application/json", list.to_string()).await,
-        StatusCode::OK
-    );
-    assert_eq!(
-        post("text/plain", list.to_string()).await,
-        StatusCode::UNSUPPORTED_MEDIA_TYPE
-    );
+    assert_eq!(post("application/json", list.to_string()).await, StatusCode::OK);
+    assert_eq!(post("text/plain", list.to_string()).await, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     for wrong in [
         String::new(),
         "{}".to_owned(),

@@ -29,13 +29,9 @@ async fn a_daemon_serves_its_webhook() {
     let path = "/v1/namespaces/team-a/quotas/q";
     assert_eq!(daemon.put(path, &quota).0, 201);
     let mut stream = connect(hook, &client(directory.path())).await.unwrap();
-    let (_, admitted) = review(&mut stream, &recorded("deployment-create"))
-        .await
-        .unwrap();
+    let (_, admitted) = review(&mut stream, &recorded("deployment-create")).await.unwrap();
     assert_eq!(admitted["response"]["allowed"], true, "{admitted}");
-    let (_, denied) = review(&mut stream, &recorded("deployment-scale"))
-        .await
-        .unwrap();
+    let (_, denied) = review(&mut stream, &recorded("deployment-scale")).await.unwrap();
     // No event has shown the deployment yet.
     assert_eq!(denied["response"]["status"]["code"], 409, "{denied}");
 
@@ -82,10 +78,7 @@ async fn a_daemon_serves_its_webhook() {
     let (status, answer) = post(&mut stream, "/audit", &failed).await.unwrap();
     assert_eq!((status.as_u16(), &answer["released"]), (200, &json!(0)));
     let (_, metrics) = daemon.ask_admin("/metrics");
-    assert!(
-        metrics.contains("quota_ledger_plugin_denials_total 2"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("quota_ledger_plugin_denials_total 2"), "{metrics}");
 
     kill_process(daemon.pid(), Signal::TERM).unwrap();
     drop(stream);
@@ -129,13 +122,9 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
     };
     let logged = |name: &str| {
         let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
-        let lines: Vec<serde_json::Value> = log
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        lines
-            .into_iter()
-            .find(|line| line["message"] == "denied" && line["name"] == name)
+        let lines: Vec<serde_json::Value> =
+            log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        lines.into_iter().find(|line| line["message"] == "denied" && line["name"] == name)
     };
     let until =
         |name: &'static str| super::support::until("a line about a denial", move || logged(name));
@@ -146,13 +135,7 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
     let line = until("alone").await;
     assert_eq!(line["namespace"], "team-a");
     assert_eq!(line["resource"], "pods");
-    assert!(
-        line["refusal"]
-            .as_str()
-            .unwrap()
-            .contains("exceeded quota: q"),
-        "{line}"
-    );
+    assert!(line["refusal"].as_str().unwrap().contains("exceeded quota: q"), "{line}");
 
     for (name, atomic) in [("first", false), ("second", true)] {
         let batch = json!({"atomic": atomic, "items": [reserve_request(name)]});
@@ -160,9 +143,6 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
         assert_eq!(until(name).await["namespace"], "team-a");
     }
     daemon.post("/admit", &recorded("pod-create"));
-    let name = recorded("pod-create")["request"]["name"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let name = recorded("pod-create")["request"]["name"].as_str().unwrap().to_owned();
     assert_eq!(until(name.leak()).await["resource"], "pods");
 }

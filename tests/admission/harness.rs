@@ -153,14 +153,7 @@ impl World {
 
     pub(crate) fn charging(kinds: &[&str]) -> Self {
         let charging = Charging::new(kinds.iter().copied()).unwrap();
-        Self::with(
-            Rules {
-                charging,
-                ..rules()
-            },
-            Watermark::without_sources(),
-            SPACIOUS,
-        )
+        Self::with(Rules { charging, ..rules() }, Watermark::without_sources(), SPACIOUS)
     }
 
     /// `room`: decisions that wait, entries of a batch.
@@ -175,21 +168,11 @@ impl World {
         room: (usize, usize),
     ) -> Self {
         let directory = TempDir::new().unwrap();
-        let config = Config {
-            data_dir: directory.path().join("data"),
-            ..Config::default()
-        };
+        let config = Config { data_dir: directory.path().join("data"), ..Config::default() };
         let recovered = recover(&config, quota_journal::Throttle::default()).unwrap();
-        let options = writer::Options {
-            policy,
-            queue: room.0,
-            max_batch_entries: room.1,
-        };
+        let options = writer::Options { policy, queue: room.0, max_batch_entries: room.1 };
         let gate = Arc::new(Gate::default());
-        let journal = Gated {
-            journal: recovered.journal,
-            gate: gate.clone(),
-        };
+        let journal = Gated { journal: recovered.journal, gate: gate.clone() };
         let (ledger, threads) = writer::start(
             recovered.state,
             journal,
@@ -261,17 +244,11 @@ impl World {
             resource: Name::from(kind.to_string()),
             name: metadata.name.as_str().into(),
             version: self.version.fetch_add(1, Ordering::Relaxed),
-            footprint: self
-                .rules
-                .charging
-                .footprint(&kind, &object, now(), &NoContext),
+            footprint: self.rules.charging.footprint(&kind, &object, now(), &NoContext),
             lapse: None,
             ends_reservation: false,
         };
-        let sighting = Sighting::Alive {
-            object: Box::new(observed),
-            quota: None,
-        };
+        let sighting = Sighting::Alive { object: Box::new(observed), quota: None };
         self.see(sighting).await;
     }
 
@@ -289,22 +266,13 @@ impl World {
     pub(crate) fn counted(&self, quota: &str, resource: &str) -> String {
         self.ledger.peek(|state| {
             let view = state.quota("team-a", quota).unwrap();
-            let figure = view
-                .figures
-                .iter()
-                .find(|figure| figure.resource == resource)
-                .unwrap();
-            format!(
-                "{}+{}",
-                figure.used.clone().unwrap_or_default(),
-                figure.reserved
-            )
+            let figure = view.figures.iter().find(|figure| figure.resource == resource).unwrap();
+            format!("{}+{}", figure.used.clone().unwrap_or_default(), figure.reserved)
         })
     }
 
     pub(crate) async fn send(&self, review: &Value) -> Answered {
-        self.post("/admit?timeout=10s", "application/json", review.to_string())
-            .await
+        self.post("/admit?timeout=10s", "application/json", review.to_string()).await
     }
 
     pub(crate) async fn post(&self, path: &str, media_type: &str, body: String) -> Answered {
@@ -316,20 +284,13 @@ impl World {
         let status = answer.status();
         let retry_after = answer.headers().contains_key(header::RETRY_AFTER);
         let body = answer.into_body().collect().await.unwrap().to_bytes();
-        Answered {
-            status,
-            retry_after,
-            body: serde_json::from_slice(&body).unwrap_or_default(),
-        }
+        Answered { status, retry_after, body: serde_json::from_slice(&body).unwrap_or_default() }
     }
 }
 
 /// A recorded review.
 pub(crate) fn recorded(name: &str) -> Value {
-    let path = format!(
-        "{}/tests/vectors/admissionreview/{name}.json",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let path = format!("{}/tests/vectors/admissionreview/{name}.json", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 

@@ -23,9 +23,7 @@ fn gone(name: &str, round: &str) -> Sighting {
 #[tokio::test]
 async fn a_larger_one_of_the_same_name_needs_room_for_what_it_has_more() {
     let world = World::new();
-    world
-        .set_quota("q", &[("pods", "1"), ("requests.cpu", "700m")])
-        .await;
+    world.set_quota("q", &[("pods", "1"), ("requests.cpu", "700m")]).await;
     let first = of_round("web-0", "first");
     assert!(world.send(&first).await.allowed());
     world.observe(&first, "object").await;

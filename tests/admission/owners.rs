@@ -107,10 +107,7 @@ fn a_forged_owner_pays_for_nothing_that_it_was_not_charged() {
 
 #[test]
 fn a_deployment_with_a_forged_owner_is_charged_nothing_and_pays_for_nothing() {
-    let world = World::charging(
-        "deployments.apps,replicasets.apps",
-        json!({"requests.cpu": "4"}),
-    );
+    let world = World::charging("deployments.apps,replicasets.apps", json!({"requests.cpu": "4"}));
     assert!(world.admits(&deployment("small", 1)));
     let mut large = deployment("large", 1000);
     large["request"]["object"]["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1",
@@ -169,13 +166,7 @@ fn a_controller_that_is_recorded_later_pays_from_then_on() {
     let both = "deployments.apps,replicasets.apps";
     let world = World::charging(both, json!({"requests.cpu": "1"}));
     let web = deployment("web", 4);
-    let set = workload(
-        "replicasets",
-        "apps",
-        "ReplicaSet",
-        "web-5d4f8",
-        json!({"replicas": 4}),
-    );
+    let set = workload("replicasets", "apps", "ReplicaSet", "web-5d4f8", json!({"replicas": 4}));
     let set = controlled_by(set, "Deployment", "web", "uid-of-web");
     world.shows_in("ADDED", &set, 5);
     assert_eq!(world.counted("requests.cpu"), "400m+0");
@@ -187,13 +178,7 @@ fn a_controller_that_is_recorded_later_pays_from_then_on() {
     world.shows_in("MODIFIED", &set, 7);
     assert_eq!(world.counted("requests.cpu"), "400m+0");
     // It is scaled by its controller, which pays.
-    let set = workload(
-        "replicasets",
-        "apps",
-        "ReplicaSet",
-        "web-6e5f9",
-        json!({"replicas": 40}),
-    );
+    let set = workload("replicasets", "apps", "ReplicaSet", "web-6e5f9", json!({"replicas": 40}));
     assert!(world.admits(&controlled_by(set, "Deployment", "web", "uid-of-web")));
 }
 
@@ -219,10 +204,8 @@ fn a_pod_that_leaves_its_workload_still_takes_what_that_was_charged() {
 
 #[test]
 fn a_deployment_is_rolled_out_and_scaled_in_a_full_namespace() {
-    let world = World::charging(
-        CHARGED,
-        json!({"requests.cpu": "400m", "pods": "4", "count/pods": "9"}),
-    );
+    let world =
+        World::charging(CHARGED, json!({"requests.cpu": "400m", "pods": "4", "count/pods": "9"}));
     let web = deployment("web", 4);
     assert!(world.admits(&web));
     assert_eq!(world.counted("requests.cpu"), "0+400m");
@@ -266,30 +249,15 @@ fn a_deployment_is_rolled_out_and_scaled_in_a_full_namespace() {
 #[test]
 fn a_stateful_set_and_a_job_run_in_what_they_were_charged() {
     let world = World::charging(CHARGED, json!({"requests.cpu": "500m"}));
-    let set = workload(
-        "statefulsets",
-        "apps",
-        "StatefulSet",
-        "db",
-        json!({"replicas": 3}),
-    );
-    let job = workload(
-        "jobs",
-        "batch",
-        "Job",
-        "batch",
-        json!({"parallelism": 2, "completions": 4}),
-    );
+    let set = workload("statefulsets", "apps", "StatefulSet", "db", json!({"replicas": 3}));
+    let job =
+        workload("jobs", "batch", "Job", "batch", json!({"parallelism": 2, "completions": 4}));
     assert!(world.admits(&set) && world.admits(&job));
     world.shows_in("ADDED", &set, 5);
     world.shows_in("ADDED", &job, 5);
     assert_eq!(world.counted("requests.cpu"), "500m+0");
     for number in 0..3 {
-        let review = pod_of(
-            &format!("db-{number}"),
-            ("apps/v1", "StatefulSet", "db"),
-            "100m",
-        );
+        let review = pod_of(&format!("db-{number}"), ("apps/v1", "StatefulSet", "db"), "100m");
         assert!(world.admits(&review));
         world.shows_in("ADDED", &review, 10);
     }
@@ -300,11 +268,7 @@ fn a_stateful_set_and_a_job_run_in_what_they_were_charged() {
     assert_eq!(world.counted("requests.cpu"), "500m+0");
     let mut running: Vec<Value> = Vec::new();
     for number in 0..4 {
-        let review = pod_of(
-            &format!("batch-{number}"),
-            ("batch/v1", "Job", "batch"),
-            "100m",
-        );
+        let review = pod_of(&format!("batch-{number}"), ("batch/v1", "Job", "batch"), "100m");
         if running.len() == 2 {
             assert!(!world.admits(&review), "two run");
             let mut done = running.remove(0);
@@ -336,15 +300,7 @@ fn a_number_is_explained_without_what_counts_once() {
     let items = answer["items"].as_array().unwrap();
     let parts: Vec<_> = items
         .iter()
-        .map(|item| {
-            (
-                item["name"].as_str().unwrap(),
-                item["amount"].as_str().unwrap(),
-            )
-        })
+        .map(|item| (item["name"].as_str().unwrap(), item["amount"].as_str().unwrap()))
         .collect();
-    assert_eq!(
-        parts,
-        [("web", "200m"), ("web-2", "100m"), ("web-3", "100m")]
-    );
+    assert_eq!(parts, [("web", "200m"), ("web-2", "100m"), ("web-3", "100m")]);
 }

@@ -25,19 +25,13 @@ async fn what_is_no_review_is_refused() {
     );
 
     let answer = post("text/plain", review.to_string()).await;
-    assert_eq!(
-        answer.status,
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "pages of other origins"
-    );
+    assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "pages of other origins");
     let with_charset = post("application/json; charset=utf-8", review.to_string()).await;
     assert!(with_charset.allowed());
 
-    for (path, value) in [
-        ("/request", json!(null)),
-        ("/request/uid", json!("")),
-        ("/request/uid", json!(7)),
-    ] {
+    for (path, value) in
+        [("/request", json!(null)), ("/request/uid", json!("")), ("/request/uid", json!(7))]
+    {
         let mut bad = review.clone();
         *bad.pointer_mut(path).unwrap() = value;
         let answer = post("application/json", bad.to_string()).await;
@@ -63,10 +57,7 @@ async fn what_is_not_understood_is_denied_where_anything_is_limited() {
         ("/request/operation", json!("PATCH")),
         ("/request/object", json!(null)),
         ("/request/object/spec/containers", json!(7)),
-        (
-            "/request/object/spec/containers/0/resources/requests/cpu",
-            json!("1e999999x"),
-        ),
+        ("/request/object/spec/containers/0/resources/requests/cpu", json!("1e999999x")),
         ("/request/object/metadata/uid", json!("a b")),
         ("/request/name", json!("a\nb")),
         ("/request/name", json!("x".repeat(254))),
@@ -117,9 +108,7 @@ async fn a_large_pod_is_decided_or_denied_but_never_let_in_by_an_error() {
     assert!(world.send(&large).await.allowed(), "nothing is limited");
 
     let resource = format!("requests.{}", extended(&format!("{:0>37}", 7)));
-    world
-        .set_quota("q", &[(&resource, "1"), ("pods", "9")])
-        .await;
+    world.set_quota("q", &[(&resource, "1"), ("pods", "9")]).await;
     let small = with_extended(1060, 100);
     assert!(world.send(&small).await.allowed());
     assert_eq!(world.counted("q", &resource), "0+1");
@@ -144,10 +133,7 @@ async fn a_pod_of_many_names_is_denied_in_little_time() {
     world.set_quota("q", &[("pods", "9")]).await;
     let amounts = |letter: char| -> Value {
         let named = |number| (format!("{letter}.io/{number:05}"), json!("1"));
-        (0..30_000)
-            .map(named)
-            .collect::<serde_json::Map<_, _>>()
-            .into()
+        (0..30_000).map(named).collect::<serde_json::Map<_, _>>().into()
     };
     let mut wide = pod("wide");
     wide["request"]["object"]["spec"]["containers"] = ['z', 'a']
@@ -220,32 +206,14 @@ async fn when_time_is_up_nothing_is_held() {
     let world = World::new();
     world.set_quota("q", &[("pods", "9")]).await;
     let before = world.sequence();
-    let late = world
-        .post(
-            "/admit?timeout=0s",
-            "application/json",
-            pod("a").to_string(),
-        )
-        .await;
+    let late = world.post("/admit?timeout=0s", "application/json", pod("a").to_string()).await;
     assert_shed(&late, "Timeout");
     assert_eq!(world.sequence(), before);
     world.gate.shut();
-    let late = world
-        .post(
-            "/admit?timeout=20ms",
-            "application/json",
-            pod("b").to_string(),
-        )
-        .await;
+    let late = world.post("/admit?timeout=20ms", "application/json", pod("b").to_string()).await;
     assert_shed(&late, "Timeout");
     world.gate.open();
-    let unknown = world
-        .post(
-            "/admit?timeout=soon",
-            "application/json",
-            pod("c").to_string(),
-        )
-        .await;
+    let unknown = world.post("/admit?timeout=soon", "application/json", pod("c").to_string()).await;
     assert!(unknown.allowed(), "then our own time holds");
 }
 
@@ -285,22 +253,12 @@ async fn a_ledger_that_is_closed_decides_nothing() {
 
 #[tokio::test]
 async fn too_many_pending_objects_are_denied_rather_than_let_in_by_a_failure_policy() {
-    let policy = Policy {
-        max_pending_per_namespace: 1,
-        ..Policy::default()
-    };
+    let policy = Policy { max_pending_per_namespace: 1, ..Policy::default() };
     let world = World::under(policy, rules(), Watermark::without_sources(), SPACIOUS);
     world.set_quota("q", &[("pods", "9")]).await;
     assert!(world.send(&pod("a")).await.allowed());
     let denied = world.send(&pod("b")).await;
     assert_eq!(denied.code(), 429);
-    assert!(
-        denied
-            .message()
-            .contains("reservations.max_pending_per_namespace")
-    );
-    assert!(
-        world.send(&pod("a")).await.allowed(),
-        "what is held stays held"
-    );
+    assert!(denied.message().contains("reservations.max_pending_per_namespace"));
+    assert!(world.send(&pod("a")).await.allowed(), "what is held stays held");
 }

@@ -31,14 +31,7 @@ async fn every_recorded_review_is_answered_under_its_uid() {
 async fn what_does_not_count_is_allowed_without_an_entry() {
     let world = World::new();
     world
-        .set_quota(
-            "q",
-            &[
-                ("pods", "0"),
-                ("count/deployments.apps", "1"),
-                ("services", "0"),
-            ],
-        )
+        .set_quota("q", &[("pods", "0"), ("count/deployments.apps", "1"), ("services", "0")])
         .await;
     let before = world.sequence();
     for name in [
@@ -54,21 +47,14 @@ async fn what_does_not_count_is_allowed_without_an_entry() {
     ] {
         let answer = world.send(&recorded(name)).await;
         assert!(answer.allowed(), "{name}");
-        assert_eq!(
-            answer.annotation("sequence"),
-            None,
-            "{name} is not asked about"
-        );
+        assert_eq!(answer.annotation("sequence"), None, "{name} is not asked about");
     }
     let mut elsewhere = recorded("pod-create");
     elsewhere["request"]["namespace"] = json!("team-b");
     assert!(world.send(&elsewhere).await.allowed(), "no quota there");
     let mut of_the_cluster = recorded("deployment-create");
     of_the_cluster["request"]["namespace"].take();
-    of_the_cluster["request"]
-        .as_object_mut()
-        .unwrap()
-        .remove("namespace");
+    of_the_cluster["request"].as_object_mut().unwrap().remove("namespace");
     assert!(world.send(&of_the_cluster).await.allowed());
     assert_eq!(world.sequence(), before);
 }
@@ -76,22 +62,16 @@ async fn what_does_not_count_is_allowed_without_an_entry() {
 #[tokio::test]
 async fn a_create_is_held_under_the_objects_uid_until_it_is_seen() {
     let world = World::new();
-    world
-        .set_quota("q", &[("pods", "1"), ("requests.cpu", "2")])
-        .await;
+    world.set_quota("q", &[("pods", "1"), ("requests.cpu", "2")]).await;
     let review = recorded("pod-create");
     let answer = world.send(&review).await;
     assert!(answer.allowed());
     assert_eq!(answer.annotation("quotas"), Some("q"));
     assert_eq!(answer.annotation("sequence"), Some("2"));
     assert_eq!(world.counted("q", "requests.cpu"), "0+500m");
-    let uid = review["request"]["object"]["metadata"]["uid"]
-        .as_str()
-        .unwrap();
-    let held = world
-        .ledger
-        .peek(|state| state.reservation("team-a", &Uid::new(uid).unwrap()))
-        .unwrap();
+    let uid = review["request"]["object"]["metadata"]["uid"].as_str().unwrap();
+    let held =
+        world.ledger.peek(|state| state.reservation("team-a", &Uid::new(uid).unwrap())).unwrap();
     assert_eq!(&*held.reservation.name, "web-0");
 
     // The API server calls again, under another uid of its own.
@@ -99,11 +79,7 @@ async fn a_create_is_held_under_the_objects_uid_until_it_is_seen() {
     again["request"]["uid"] = json!("11111111-2222-3333-4444-555555555555");
     let answer = world.send(&again).await;
     assert!(answer.allowed());
-    assert_eq!(
-        answer.annotation("sequence"),
-        Some("2"),
-        "the entry of the grant"
-    );
+    assert_eq!(answer.annotation("sequence"), Some("2"), "the entry of the grant");
     assert_eq!(world.sequence(), 2);
 
     let denied = world.send(&recorded("pod-create-already-exists")).await;
@@ -118,25 +94,14 @@ async fn a_create_is_held_under_the_objects_uid_until_it_is_seen() {
     assert_eq!(denied.annotation("quotas"), Some("q"));
     assert_eq!(denied.annotation("reason"), Some("ExceedsHard"));
     let warnings = denied.warnings();
-    assert!(
-        warnings[0].contains("reserved yet: pods=1 by 1 pending reservation"),
-        "{warnings:?}"
-    );
+    assert!(warnings[0].contains("reserved yet: pods=1 by 1 pending reservation"), "{warnings:?}");
 
     world.observe(&review, "object").await;
     assert_eq!(world.counted("q", "pods"), "1+0");
-    let sighting = Sighting::Deleted {
-        uid: Uid::new(uid).unwrap(),
-        namespace: "team-a".into(),
-        quota: None,
-    };
+    let sighting =
+        Sighting::Deleted { uid: Uid::new(uid).unwrap(), namespace: "team-a".into(), quota: None };
     world.see(sighting).await;
-    assert!(
-        world
-            .send(&recorded("pod-create-already-exists"))
-            .await
-            .allowed()
-    );
+    assert!(world.send(&recorded("pod-create-already-exists")).await.allowed());
 }
 
 #[tokio::test]
@@ -163,11 +128,7 @@ async fn generated_names_are_known() {
     let world = World::new();
     world.set_quota("q", &[("pods", "0")]).await;
     let answer = world.send(&recorded("pod-create-generatename")).await;
-    assert!(
-        answer
-            .message()
-            .starts_with("pods \"gen-9v8b8\" is forbidden: ")
-    );
+    assert!(answer.message().starts_with("pods \"gen-9v8b8\" is forbidden: "));
 }
 
 #[tokio::test]
@@ -187,10 +148,7 @@ async fn an_object_without_a_uid_is_checked_and_not_held() {
     let world = World::new();
     world.set_quota("q", &[("pods", "1")]).await;
     let mut review = pod("a");
-    review["request"]["object"]["metadata"]
-        .as_object_mut()
-        .unwrap()
-        .remove("uid");
+    review["request"]["object"]["metadata"].as_object_mut().unwrap().remove("uid");
     assert!(world.send(&review).await.allowed());
     assert_eq!(world.counted("q", "pods"), "0+0");
     world.send(&pod("b")).await;
@@ -235,10 +193,7 @@ async fn an_update_holds_what_grows() {
     world.send(&recorded("service-create")).await;
     world.observe(&recorded("service-create"), "object").await;
     let sequence = world.sequence();
-    assert!(
-        world.send(&recorded("service-update")).await.allowed(),
-        "it shrinks"
-    );
+    assert!(world.send(&recorded("service-update")).await.allowed(), "it shrinks");
     assert_eq!(world.sequence(), sequence);
 }
 
@@ -255,11 +210,7 @@ async fn an_expansion_that_does_not_fit_is_denied_but_its_status_is_not() {
     );
     review["request"]["subResource"] = json!("status");
     assert!(world.send(&review).await.allowed());
-    assert_eq!(
-        world.counted("q", "requests.storage"),
-        "10Gi+10Gi",
-        "but it counts"
-    );
+    assert_eq!(world.counted("q", "requests.storage"), "10Gi+10Gi", "but it counts");
 }
 
 /// A claim that a pod still uses is only marked as deleted, and can grow meanwhile.
@@ -290,9 +241,7 @@ async fn what_is_being_deleted_does_not_grow_beyond_a_limit() {
 #[tokio::test]
 async fn kubernetes_other_ways_to_say_no() {
     let world = World::new();
-    world
-        .set_quota("q", &[("limits.cpu", "9"), ("limits.memory", "9Gi")])
-        .await;
+    world.set_quota("q", &[("limits.cpu", "9"), ("limits.memory", "9Gi")]).await;
     assert_eq!(
         world.send(&recorded("pod-create")).await.message(),
         "pods \"web-0\" is forbidden: failed quota: q: must specify limits.cpu for: init,side; \
@@ -302,11 +251,7 @@ async fn kubernetes_other_ways_to_say_no() {
         [{"scopeName": "PriorityClass", "operator": "In"}]}});
     world.set_spec("broken", broken).await;
     let answer = world.send(&recorded("pod-create")).await;
-    assert!(
-        answer
-            .message()
-            .starts_with("error matching scopes of quota broken, err: ")
-    );
+    assert!(answer.message().starts_with("error matching scopes of quota broken, err: "));
     assert_eq!(answer.code(), 500);
     assert_eq!(answer.body["response"]["status"].get("reason"), None);
 }
@@ -339,10 +284,8 @@ async fn what_nothing_limits_is_warned_about_where_something_else_of_the_object_
     world.set_quota("q", &[("pods", "10")]).await;
     assert_eq!(
         world.send(&pod("a")).await.warnings(),
-        [
-            "no quota of namespace \"team-a\" limits requests.cpu, requests.ephemeral-storage, \
-             requests.example.com/gpu, requests.memory"
-        ]
+        ["no quota of namespace \"team-a\" limits requests.cpu, requests.ephemeral-storage, \
+             requests.example.com/gpu, requests.memory"]
     );
 }
 
@@ -361,11 +304,7 @@ async fn while_the_ledger_is_behind_only_what_does_not_count_is_allowed() {
     assert_eq!(world.send(&large).await.code(), 413);
     let mut elsewhere = pod("a");
     elsewhere["request"]["namespace"] = json!("team-b");
-    assert_eq!(
-        world.send(&elsewhere).await.status,
-        503,
-        "its quotas may not be known yet"
-    );
+    assert_eq!(world.send(&elsewhere).await.status, 503, "its quotas may not be known yet");
 
     world.ledger.watermark().advance(quotad::clock::now());
     assert!(world.send(&pod("a")).await.allowed());

@@ -59,9 +59,7 @@ impl World {
         body: &Value,
     ) -> (u16, Value) {
         let authorization = self.0.authorization(who);
-        let own = authorization
-            .iter()
-            .map(|value| ("authorization", &**value));
+        let own = authorization.iter().map(|value| ("authorization", &**value));
         let headers: Vec<_> = headers.iter().copied().chain(own).collect();
         let answer = self.0.daemon.send(PATIENCE, (method, path), &headers, body);
         // Watches and backups: only their begin is checked.
@@ -94,11 +92,7 @@ impl World {
     fn is_refused(&self, who: &str, method: &str, path: &str, body: &Value) {
         let (status, answer) = self.call(who, method, path, body);
         let refusal = (status, &answer["reason"]);
-        assert_eq!(
-            refusal,
-            (403, &json!("NotOwner")),
-            "{method} {path}: {answer}"
-        );
+        assert_eq!(refusal, (403, &json!("NotOwner")), "{method} {path}: {answer}");
     }
 
     pub(crate) fn admits(&self, review: &Value) -> bool {
@@ -123,12 +117,8 @@ impl World {
     pub(crate) fn counted(&self, resource: &str) -> String {
         let path = format!("{NAMESPACE}/quotas/q");
         let (_, quota) = self.call("root", "GET", &path, &json!(null));
-        let amount = |which: &str| {
-            quota["status"][which][resource]
-                .as_str()
-                .unwrap_or("0")
-                .to_owned()
-        };
+        let amount =
+            |which: &str| quota["status"][which][resource].as_str().unwrap_or("0").to_owned();
         format!("{}+{}", amount("used"), amount("reserved"))
     }
 }
@@ -183,10 +173,7 @@ fn a_tenant_neither_takes_nor_ends_what_the_webhook_holds() {
     world.shows("ADDED", &pod("a"));
     assert_eq!(world.counted("pods"), "1+0");
     let (status, answer) = world.call("root", "DELETE", &held, &nothing);
-    assert_eq!(
-        (status, &answer["reason"]),
-        (409, &json!("AlreadyObserved"))
-    );
+    assert_eq!((status, &answer["reason"]), (409, &json!("AlreadyObserved")));
 }
 
 #[test]
@@ -208,10 +195,7 @@ fn a_uid_that_was_used_in_another_namespace_blocks_nothing_here() {
 /// An update is decided by the recorded object of its own namespace. Other namespaces may use the same uid.
 #[test]
 fn a_uid_that_is_used_in_another_namespace_changes_no_update_here() {
-    let world = World::charging(
-        "deployments.apps",
-        json!({"pods": "5", "requests.cpu": "1"}),
-    );
+    let world = World::charging("deployments.apps", json!({"pods": "5", "requests.cpu": "1"}));
     let code = |review: &Value| {
         let (status, answer) = world.call("hook", "POST", "/admit", review);
         assert_eq!(status, 200, "{answer}");
@@ -220,9 +204,7 @@ fn a_uid_that_is_used_in_another_namespace_changes_no_update_here() {
         denied.filter(|_| response["allowed"] == false)
     };
     let (created, scaled) = (recorded("deployment-create"), recorded("deployment-scale"));
-    let uid = created["request"]["object"]["metadata"]["uid"]
-        .as_str()
-        .unwrap();
+    let uid = created["request"]["object"]["metadata"]["uid"].as_str().unwrap();
     let elsewhere = "/v1/namespaces/team-b/reservations";
     for uid in [uid, "uid-of-a"] {
         let theirs = request(uid, uid, json!({"requests.cpu": "9"}));
@@ -257,9 +239,7 @@ fn a_uid_that_is_used_in_another_namespace_changes_no_update_here() {
 #[test]
 fn of_many_creations_of_one_name_one_holds_room() {
     let world = World::with(json!({"pods": "2"}));
-    let reviews: Vec<_> = (0..16)
-        .map(|number| named("web", &format!("uid-{number}")))
-        .collect();
+    let reviews: Vec<_> = (0..16).map(|number| named("web", &format!("uid-{number}"))).collect();
     std::thread::scope(|scope| {
         for review in &reviews {
             scope.spawn(|| assert!(world.admits(review)));

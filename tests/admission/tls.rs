@@ -72,14 +72,7 @@ impl Served {
         let options = Options::new(Listener::Admission, &Config::default());
         let router = world.router.clone();
         let serving = tokio::spawn(bound.serve(router, options, Some(tls), stop.clone()));
-        Self {
-            world,
-            certificates,
-            address,
-            reload,
-            stop,
-            serving,
-        }
+        Self { world, certificates, address, reload, stop, serving }
     }
 
     fn client(&self) -> TlsConnector {
@@ -112,9 +105,7 @@ pub(crate) async fn connect(
     client: &TlsConnector,
 ) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
-    client
-        .connect(ServerName::try_from(HOST).unwrap(), stream)
-        .await
+    client.connect(ServerName::try_from(HOST).unwrap(), stream).await
 }
 
 const ADMIT: &str = "/admit?timeout=10s";
@@ -208,14 +199,9 @@ async fn an_api_server_is_known_by_its_certificate_and_its_user_by_the_review() 
     let mut entries = served.world.ledger.watch();
     let mut stream = connect(served.address, &served.client()).await.unwrap();
     let (status, answer) = review(&mut stream, &pod("a")).await.unwrap();
-    assert_eq!(
-        (status, &answer["response"]["allowed"]),
-        (StatusCode::OK, &json!(true))
-    );
+    assert_eq!((status, &answer["response"]["allowed"]), (StatusCode::OK, &json!(true)));
     let batch = entries.recv().await.unwrap();
-    let granted = batch
-        .iter()
-        .find(|entry| matches!(entry.event, Event::ReservationGranted(_)));
+    let granted = batch.iter().find(|entry| matches!(entry.event, Event::ReservationGranted(_)));
     let actor = &granted.unwrap().actor;
     assert_eq!(actor.principal, "kube-apiserver");
     assert_eq!(actor.user.as_deref(), Some("admin"));
@@ -292,13 +278,7 @@ async fn certificates_are_changed_under_load_and_each_review_is_answered() {
     let counted = served.world.counted("q", "pods");
     assert_eq!(
         counted,
-        format!(
-            "0+{}",
-            served
-                .world
-                .ledger
-                .peek(quota_core::state::State::pending_count)
-        )
+        format!("0+{}", served.world.ledger.peek(quota_core::state::State::pending_count))
     );
     served.stopped().await;
 }
@@ -311,14 +291,8 @@ async fn a_connection_that_is_cut_leaves_nothing_half_done() {
 
     // In the middle of the body: there was no review.
     let mut stream = connect(served.address, &client).await.unwrap();
-    stream
-        .write_all(head(ADMIT, body.len()).as_bytes())
-        .await
-        .unwrap();
-    stream
-        .write_all(&body.as_bytes()[..body.len() / 2])
-        .await
-        .unwrap();
+    stream.write_all(head(ADMIT, body.len()).as_bytes()).await.unwrap();
+    stream.write_all(&body.as_bytes()[..body.len() / 2]).await.unwrap();
     stream.flush().await.unwrap();
     drop(stream);
     assert_eq!(served.world.counted("q", "pods"), "0+0");
@@ -326,35 +300,23 @@ async fn a_connection_that_is_cut_leaves_nothing_half_done() {
     // After it: the decision may stand, and the next call finds it.
     for _ in 0..20 {
         let mut stream = connect(served.address, &client).await.unwrap();
-        stream
-            .write_all(head(ADMIT, body.len()).as_bytes())
-            .await
-            .unwrap();
+        stream.write_all(head(ADMIT, body.len()).as_bytes()).await.unwrap();
         stream.write_all(body.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
         drop(stream);
     }
     let mut stream = connect(served.address, &client).await.unwrap();
     let (status, answer) = review(&mut stream, &pod("a")).await.unwrap();
-    assert_eq!(
-        (status, &answer["response"]["allowed"]),
-        (StatusCode::OK, &json!(true))
-    );
+    assert_eq!((status, &answer["response"]["allowed"]), (StatusCode::OK, &json!(true)));
     assert_eq!(served.world.counted("q", "pods"), "0+1");
 
     // An error would admit it, if the failure policy of the API server is `Ignore`.
     let mut large = pod("b");
     large["request"]["options"] = json!("x".repeat(3 * BODY_BYTES_MAX));
     let (status, answer) = review(&mut stream, &large).await.unwrap();
-    assert_eq!(
-        (status, &answer["response"]["status"]["code"]),
-        (StatusCode::OK, &json!(413))
-    );
+    assert_eq!((status, &answer["response"]["status"]["code"]), (StatusCode::OK, &json!(413)));
     // No API server can send as much.
-    stream
-        .write_all(head(ADMIT, ANSWERED_BYTES_MAX + 1).as_bytes())
-        .await
-        .unwrap();
+    stream.write_all(head(ADMIT, ANSWERED_BYTES_MAX + 1).as_bytes()).await.unwrap();
     let mut received = [0; 12];
     stream.read_exact(&mut received).await.unwrap();
     assert_eq!(&received, b"HTTP/1.1 413");

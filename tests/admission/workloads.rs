@@ -26,14 +26,7 @@ fn pod_of_deployment(name: &str, hash: &str) -> Value {
 async fn a_deployment_is_charged_when_it_is_created_and_scaled() {
     let world = World::charging(&["deployments.apps"]);
     world
-        .set_quota(
-            "q",
-            &[
-                ("pods", "4"),
-                ("requests.cpu", "10"),
-                ("count/deployments.apps", "1"),
-            ],
-        )
+        .set_quota("q", &[("pods", "4"), ("requests.cpu", "10"), ("count/deployments.apps", "1")])
         .await;
     let create = recorded("deployment-create");
     assert!(world.send(&create).await.allowed());
@@ -70,9 +63,7 @@ async fn a_deployment_is_charged_when_it_is_created_and_scaled() {
 #[tokio::test]
 async fn its_pods_are_not_counted_twice() {
     let world = World::charging(&["deployments.apps"]);
-    world
-        .set_quota("q", &[("pods", "3"), ("count/pods", "9")])
-        .await;
+    world.set_quota("q", &[("pods", "3"), ("count/pods", "9")]).await;
     world.send(&recorded("deployment-create")).await;
     for name in ["web-5d4f8-a", "web-5d4f8-b"] {
         let review = pod_of_deployment(name, "5d4f8");
@@ -83,10 +74,7 @@ async fn its_pods_are_not_counted_twice() {
     assert_eq!(world.counted("q", "count/pods"), "2+0");
     assert!(!world.send(&pod("bare")).await.allowed());
     let pretends = pod_of_deployment("x", "other");
-    assert!(
-        !world.send(&pretends).await.allowed(),
-        "no deployment of that name"
-    );
+    assert!(!world.send(&pretends).await.allowed(), "no deployment of that name");
 }
 
 #[tokio::test]
@@ -106,9 +94,7 @@ async fn a_workload_is_scaled_once_its_present_version_is_observed() {
 #[tokio::test]
 async fn workloads_that_are_not_charged_count_as_one_object() {
     let world = World::new();
-    world
-        .set_quota("q", &[("pods", "0"), ("count/deployments.apps", "1")])
-        .await;
+    world.set_quota("q", &[("pods", "0"), ("count/deployments.apps", "1")]).await;
     assert!(world.send(&recorded("deployment-create")).await.allowed());
     assert_eq!(world.counted("q", "count/deployments.apps"), "0+1");
 }
@@ -119,9 +105,7 @@ fn what_is_observed_is_charged_in_the_same_way() {
     let charging = Charging::new(["deployments.apps"]).unwrap();
     let counted = |reader: Reader, review: &Value| {
         let event = json!({"type": "ADDED", "object": review["request"]["object"]});
-        let read = Arc::new(reader)
-            .read(event.to_string().into(), now())
-            .next();
+        let read = Arc::new(reader).read(event.to_string().into(), now()).next();
         match read.unwrap().unwrap().content {
             Content::Sighting(Sighting::Alive { object, .. }) => {
                 object.footprint.resources.pretty()

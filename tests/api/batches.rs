@@ -23,9 +23,7 @@ async fn each_item_has_its_result_in_order() {
         item("a", "u5", "-1"),
         item("a", "u6", "1"),
     ];
-    let reply = world
-        .post(BATCH, &json!({"atomic": false, "items": items}))
-        .await;
+    let reply = world.post(BATCH, &json!({"atomic": false, "items": items})).await;
     reply.is(200);
     let statuses: Vec<_> = reply
         .items()
@@ -48,12 +46,7 @@ async fn each_item_has_its_result_in_order() {
     assert_eq!(reply.items()[0]["state"], "pending");
     assert_eq!(reply.items()[0]["reservedBy"]["uid"], "u1");
     assert_eq!(reply.items()[4]["replayed"], true);
-    assert!(
-        reply.items()[1]["detail"]
-            .as_str()
-            .unwrap()
-            .starts_with("exceeded quota: q")
-    );
+    assert!(reply.items()[1]["detail"].as_str().unwrap().starts_with("exceeded quota: q"));
     assert_eq!(reply.body["asOf"]["sequence"], 4);
 }
 
@@ -63,79 +56,46 @@ async fn all_or_none() {
     world.quota(json!({"pods": "2"})).await;
     let atomic = |items: &[Value]| json!({"atomic": true, "items": items});
     // Each fits alone; together they do not.
-    let items = [
-        item("a", "u1", "1"),
-        item("b", "u2", "1"),
-        item("a", "u3", "2"),
-    ];
+    let items = [item("a", "u1", "1"), item("b", "u2", "1"), item("a", "u3", "2")];
     let denied = world.post(BATCH, &atomic(&items)).await;
     denied.is_refused(403, "ExceedsHard");
     assert_eq!(denied.body["index"], 2);
     assert_eq!(world.ledger.durable().sequence, 1, "nothing was written");
     for uid in ["u1", "u3"] {
-        world
-            .get(&format!("/v1/namespaces/a/reservations/{uid}"))
-            .await
-            .is(404);
+        world.get(&format!("/v1/namespaces/a/reservations/{uid}")).await.is(404);
     }
-    let invalid = world
-        .post(BATCH, &atomic(&[items[0].clone(), json!({})]))
-        .await;
+    let invalid = world.post(BATCH, &atomic(&[items[0].clone(), json!({})])).await;
     invalid.is_refused(422, "Invalid");
     assert_eq!(invalid.body["index"], 1);
-    let twice = world
-        .post(BATCH, &atomic(&[items[0].clone(), items[0].clone()]))
-        .await;
+    let twice = world.post(BATCH, &atomic(&[items[0].clone(), items[0].clone()])).await;
     twice.is_refused(422, "UidReused");
 
     let granted = world.post(BATCH, &atomic(&items[..2])).await;
     assert_eq!(granted.is(200).items().len(), 2);
     assert!(granted.items().iter().all(|item| item["status"] == 201));
     let again = world.post(BATCH, &atomic(&items[..2])).await;
-    assert!(
-        again
-            .is(200)
-            .items()
-            .iter()
-            .all(|item| item["replayed"] == true)
-    );
+    assert!(again.is(200).items().iter().all(|item| item["replayed"] == true));
 }
 
 #[tokio::test]
 async fn a_batch_has_an_end() {
     let world = World::new();
-    let items: Vec<_> = (0..1001)
-        .map(|index| item("a", &format!("u{index}"), "1"))
-        .collect();
+    let items: Vec<_> = (0..1001).map(|index| item("a", &format!("u{index}"), "1")).collect();
     let refused = world.post(BATCH, &json!({"items": items})).await;
     refused.is_refused(422, "Invalid");
     assert_eq!(refused.body["errors"][0]["field"], "items");
-    assert!(
-        world
-            .post(BATCH, &json!({"items": []}))
-            .await
-            .is(200)
-            .items()
-            .is_empty()
-    );
+    assert!(world.post(BATCH, &json!({"items": []})).await.is(200).items().is_empty());
     let unknown = json!({"items": [{"namespce": "a"}]});
     let refused = world.post(BATCH, &unknown).await;
     refused.is_refused(400, "Malformed");
-    assert!(
-        refused.body["detail"]
-            .as_str()
-            .unwrap()
-            .contains("`namespce`")
-    );
+    assert!(refused.body["detail"].as_str().unwrap().contains("`namespce`"));
 }
 
 #[tokio::test]
 async fn what_is_granted_together_is_bounded() {
     let world = World::new();
     world.quota(json!({"pods": "1000"})).await;
-    let items: Vec<_> = (0..101)
-        .map(|number| item("a", &format!("u{number}"), "1"))
-        .collect();
+    let items: Vec<_> = (0..101).map(|number| item("a", &format!("u{number}"), "1")).collect();
     let batch = |atomic, items: &[Value]| json!({"atomic": atomic, "items": items});
     let refused = world.post(BATCH, &batch(true, &items)).await;
     refused.is_refused(422, "Invalid");
@@ -163,9 +123,8 @@ async fn the_denials_of_a_batch_share_what_they_show_of_quotas() {
         world.put(&path, &quota).await.is(201);
     }
     let ask = async |count: usize| {
-        let items: Vec<_> = (0..count)
-            .map(|number| item("a", &format!("u{number}"), "2"))
-            .collect();
+        let items: Vec<_> =
+            (0..count).map(|number| item("a", &format!("u{number}"), "2")).collect();
         let reply = world.post(BATCH, &json!({"items": items})).await;
         reply.is(200);
         reply
@@ -177,20 +136,10 @@ async fn the_denials_of_a_batch_share_what_they_show_of_quotas() {
     let reply = ask(1000).await;
     assert_eq!(reply.items().len(), 1000);
     for denied in reply.items() {
-        assert_eq!(
-            (&denied["status"], &denied["detail"]),
-            (&json!(403), &alone["detail"])
-        );
+        assert_eq!((&denied["status"], &denied["detail"]), (&json!(403), &alone["detail"]));
         let quotas = denied["quotas"].as_array().unwrap();
-        let names: Vec<_> = quotas
-            .iter()
-            .map(|quota| quota["name"].as_str().unwrap())
-            .collect();
-        assert_eq!(
-            names[..2],
-            ["q38", "q39"],
-            "those that are exceeded come first"
-        );
+        let names: Vec<_> = quotas.iter().map(|quota| quota["name"].as_str().unwrap()).collect();
+        assert_eq!(names[..2], ["q38", "q39"], "those that are exceeded come first");
         assert_eq!(quotas.len(), 8);
         assert_eq!(denied["quotasOmitted"], QUOTAS - 8);
     }

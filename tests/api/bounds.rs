@@ -23,26 +23,16 @@ fn names(from: usize, count: usize) -> impl Iterator<Item = String> {
 async fn a_reservation_is_for_so_many_resources_with_so_long_names() {
     let world = World::new();
     let reserve = async |uid: &str, reserved: Value| {
-        world
-            .post(RESERVATIONS, &reserve_request(uid, &reserved))
-            .await
+        world.post(RESERVATIONS, &reserve_request(uid, &reserved)).await
     };
     let refused = reserve("u1", amounts(names(0, 65))).await;
     refused.is_refused(422, "LimitReached");
     let detail = refused.body["detail"].as_str().unwrap();
-    assert!(
-        detail.starts_with("limits.reservation_resources is 64"),
-        "{detail}"
-    );
+    assert!(detail.starts_with("limits.reservation_resources is 64"), "{detail}");
     let check = reserve_request("u1", &amounts(names(0, 65)));
     let refused = world.post("/v1/namespaces/a/check", &check).await;
     refused.is_refused(422, "LimitReached");
-    let long = |number| {
-        format!(
-            "{}.example.com/r{number}",
-            vec!["x".repeat(40); 5].join(".")
-        )
-    };
+    let long = |number| format!("{}.example.com/r{number}", vec!["x".repeat(40); 5].join("."));
     let refused = reserve("u1", amounts((0..40).map(long))).await;
     refused.is_refused(422, "LimitReached");
     reserve("u1", amounts(names(0, 64))).await.is(201);
@@ -104,13 +94,9 @@ async fn a_namespace_has_so_many_quotas_of_so_many_limits() {
     refused.is_refused(422, "LimitReached");
     put("wide", amounts(names(0, 256))).await.is(201);
     for number in 1..100 {
-        put(&format!("q{number}"), json!({"pods": "1"}))
-            .await
-            .is(201);
+        put(&format!("q{number}"), json!({"pods": "1"})).await.is(201);
     }
-    put("q100", json!({"pods": "1"}))
-        .await
-        .is_refused(422, "LimitReached");
+    put("q100", json!({"pods": "1"})).await.is_refused(422, "LimitReached");
     put("q1", json!({"pods": "2"})).await.is(200);
 }
 

@@ -54,10 +54,7 @@ pub(crate) fn route(path: &str) -> Option<String> {
         route.split('/').count() == parts.len() && own.all(fits)
     };
     let routes = DESCRIPTION["paths"].as_object().unwrap().keys();
-    routes
-        .filter(fits)
-        .min_by_key(|route| route.matches('{').count())
-        .cloned()
+    routes.filter(fits).min_by_key(|route| route.matches('{').count()).cloned()
 }
 
 /// Demands that an answer to a call of this route is as described.
@@ -94,10 +91,7 @@ pub(crate) fn check(method: &str, route: &str, status: u16, content_type: &str, 
         .iter_errors(&body)
         .map(|error| format!("{}: {error}", error.instance_path()))
         .collect();
-    assert!(
-        wrong.is_empty(),
-        "{place} is not as described: {wrong:#?}\n{body:#}"
-    );
+    assert!(wrong.is_empty(), "{place} is not as described: {wrong:#?}\n{body:#}");
 }
 
 #[test]
@@ -110,10 +104,7 @@ fn what_is_not_as_described_is_found() {
         json!({"items": [], "asOf": head, "more": 1}),
         json!({"items": [{}], "asOf": head}),
     ] {
-        assert!(
-            !validator("#/components/schemas/QuotaPage").is_valid(&wrong),
-            "{wrong}"
-        );
+        assert!(!validator("#/components/schemas/QuotaPage").is_valid(&wrong), "{wrong}");
     }
 }
 

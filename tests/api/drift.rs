@@ -31,9 +31,7 @@ fn limits(version: u64, pods: &str) -> Value {
 }
 
 async fn compare(world: &World, listing: &[Value]) -> Reply {
-    let reply = world
-        .post("/v1/drift", &json!({ "listing": listing }))
-        .await;
+    let reply = world.post("/v1/drift", &json!({ "listing": listing })).await;
     reply.is(200);
     reply
 }
@@ -84,23 +82,11 @@ async fn each_listed_object_is_told_how_it_differs() {
         ],
     )
     .await;
-    let differences: Vec<_> = reply
-        .items()
-        .iter()
-        .map(|item| item["difference"].as_str().unwrap())
-        .collect();
+    let differences: Vec<_> =
+        reply.items().iter().map(|item| item["difference"].as_str().unwrap()).collect();
     assert_eq!(
         differences,
-        [
-            "none",
-            "changed",
-            "newer",
-            "missing",
-            "recreated",
-            "ignored",
-            "unreadable",
-            "unreadable"
-        ]
+        ["none", "changed", "newer", "missing", "recreated", "ignored", "unreadable", "unreadable"]
     );
     assert_eq!(reply.body["asOf"]["sequence"], 4);
     let changed = reply.body["items"][1].take();
@@ -120,31 +106,18 @@ async fn each_listed_object_is_told_how_it_differs() {
     assert_eq!(reply.items()[4]["known"]["uid"], "old");
     let why = reply.items()[6]["reason"].as_str().unwrap();
     assert!(why.contains("resource is missing"), "{why}");
-    assert_eq!(
-        world.get("/v1/entries").await.items().len(),
-        4,
-        "nothing was written"
-    );
+    assert_eq!(world.get("/v1/entries").await.items().len(), 4, "nothing was written");
 }
 
 #[tokio::test]
 async fn what_differs_is_put_right_with_who_and_why() {
     let world = World::new();
-    world
-        .quota(json!({"requests.example.com/units": "99"}))
-        .await;
-    world
-        .events(&[widget("less", 3, "5"), widget("gone", 3, "7")])
-        .await;
+    world.quota(json!({"requests.example.com/units": "99"})).await;
+    world.events(&[widget("less", 3, "5"), widget("gone", 3, "7")]).await;
     let listing = [listed("less", 4, "4"), listed("unknown", 4, "1")];
     let compared = compare(&world, &listing).await;
     let objects = world.get("/v1/objects?resource=widgets.example.com").await;
-    let gone = objects
-        .is(200)
-        .items()
-        .iter()
-        .find(|object| object["uid"] == "gone")
-        .unwrap();
+    let gone = objects.is(200).items().iter().find(|object| object["uid"] == "gone").unwrap();
     let items = [
         json!({"uid": "gone", "known": record(gone)}),
         json!({"object": listing[0], "known": record(&compared.items()[0]["known"])}),
@@ -152,49 +125,29 @@ async fn what_differs_is_put_right_with_who_and_why() {
     ];
     assert_eq!(correct(&world, &items).await, ["corrected"; 3]);
     assert_eq!(used(&world, "requests.example.com/units").await, "5");
-    assert_eq!(
-        correct(&world, &items).await,
-        ["right"; 3],
-        "to send it again is safe"
-    );
+    assert_eq!(correct(&world, &items).await, ["right"; 3], "to send it again is safe");
     let again = compare(&world, &listing).await;
-    assert!(
-        again
-            .items()
-            .iter()
-            .all(|item| item["difference"] == "none"),
-        "{again:?}"
-    );
+    assert!(again.items().iter().all(|item| item["difference"] == "none"), "{again:?}");
 
     let entries = world.get("/v1/entries?from=4").await;
-    let kinds: Vec<_> = entries
-        .items()
-        .iter()
-        .map(|entry| entry["event"]["type"].as_str().unwrap())
-        .collect();
+    let kinds: Vec<_> =
+        entries.items().iter().map(|entry| entry["event"]["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["ObjectEnded", "ObjectCorrected", "ObjectCorrected"]);
     for entry in entries.items() {
         assert_eq!(entry["actor"]["principal"], "anonymous");
         assert_eq!(entry["actor"]["reason"], "the bridge was down");
     }
     assert_eq!(entries.items()[0]["event"]["cause"], json!({"by": "Drift"}));
-    assert_eq!(
-        entries.items()[1]["event"]["was"]["resources"]["requests.example.com/units"],
-        "5"
-    );
+    assert_eq!(entries.items()[1]["event"]["was"]["resources"]["requests.example.com/units"], "5");
 }
 
 #[tokio::test]
 async fn what_changed_since_it_was_compared_is_a_conflict_and_stays() {
     let world = World::new();
-    world
-        .events(&[widget("w", 3, "5"), widget("x", 3, "1")])
-        .await;
+    world.events(&[widget("w", 3, "5"), widget("x", 3, "1")]).await;
     let objects = world.get("/v1/objects").await;
     let (w, x) = (record(&objects.items()[0]), record(&objects.items()[1]));
-    world
-        .events(&[widget("w", 4, "6"), widget("x", 4, "1")])
-        .await;
+    world.events(&[widget("w", 4, "6"), widget("x", 4, "1")]).await;
     let items = [
         json!({"object": listed("w", 5, "1"), "known": w}),
         json!({"uid": "w", "known": w}),
@@ -210,9 +163,7 @@ async fn what_changed_since_it_was_compared_is_a_conflict_and_stays() {
 #[tokio::test]
 async fn limits_are_compared_and_put_right() {
     let world = World::new();
-    world
-        .events(&[json!({"type": "ADDED", "object": limits(3, "10")})])
-        .await;
+    world.events(&[json!({"type": "ADDED", "object": limits(3, "10")})]).await;
     let same = compare(&world, &[limits(4, "10")]).await;
     assert_eq!(same.items()[0]["difference"], "none");
     let reply = compare(&world, &[limits(4, "5")]).await;
@@ -231,14 +182,8 @@ async fn limits_are_compared_and_put_right() {
 async fn what_is_committed_is_no_object_before_it_is_shown() {
     let world = World::new();
     world.quota(json!({"pods": "9"})).await;
-    world
-        .post(&format!("{SPACES}/a/reservations"), &pods("u1", 1))
-        .await
-        .is(201);
-    world
-        .post(&format!("{SPACES}/a/reservations/u1/commit"), &json!({}))
-        .await
-        .is(200);
+    world.post(&format!("{SPACES}/a/reservations"), &pods("u1", 1)).await.is(201);
+    world.post(&format!("{SPACES}/a/reservations/u1/commit"), &json!({})).await.is(200);
     assert!(world.get("/v1/objects").await.items().is_empty());
     let reply = compare(&world, &[pod("web", "u1", 5, "1")]).await;
     assert_eq!(reply.items()[0]["difference"], "missing");
@@ -262,29 +207,18 @@ async fn a_correction_says_why_and_is_understood_as_a_whole() {
         json!({"reason": "r", "items": [{"object": object}, {"object": {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}}]}),
     ];
     for body in wrong {
-        world
-            .post("/v1/corrections", &body)
-            .await
-            .is_refused(422, "Invalid");
+        world.post("/v1/corrections", &body).await.is_refused(422, "Invalid");
     }
     let many = vec![&object; 501];
-    world
-        .post("/v1/drift", &json!({"listing": many}))
-        .await
-        .is_refused(422, "Invalid");
+    world.post("/v1/drift", &json!({"listing": many})).await.is_refused(422, "Invalid");
     for path in ["/v1/drift", "/v1/corrections"] {
-        for body in [
-            json!([]),
-            json!({}),
-            json!({"reason": "r", "items": [], "listing": [], "more": 1}),
-        ] {
+        for body in
+            [json!([]), json!({}), json!({"reason": "r", "items": [], "listing": [], "more": 1})]
+        {
             world.post(path, &body).await.is_refused(400, "Malformed");
         }
     }
-    assert!(
-        world.get("/v1/entries").await.items().is_empty(),
-        "nothing was written"
-    );
+    assert!(world.get("/v1/entries").await.items().is_empty(), "nothing was written");
 }
 
 #[tokio::test]
@@ -309,9 +243,8 @@ async fn all_objects_are_listed_page_by_page_each_once() {
             let mut found = Vec::new();
             let mut after = String::new();
             loop {
-                let page = world
-                    .get(&format!("/v1/objects?limit=9{resource}&continue={after}"))
-                    .await;
+                let page =
+                    world.get(&format!("/v1/objects?limit=9{resource}&continue={after}")).await;
                 assert!(page.is(200).items().len() <= 7);
                 let name = |item: &Value| item["name"].as_str().unwrap().to_owned();
                 found.extend(page.items().iter().map(name));
@@ -344,16 +277,11 @@ async fn all_objects_are_listed_page_by_page_each_once() {
 async fn long_entries_of_corrections_become_several_batches() {
     const OBJECTS: usize = 15;
     let world = World::new();
-    let names: Vec<_> = (0..OBJECTS)
-        .map(|object| format!("wide-{object}"))
-        .collect();
+    let names: Vec<_> = (0..OBJECTS).map(|object| format!("wide-{object}")).collect();
     for name in &names {
         let amounts = (0..9_000).map(|number| {
             let label = name.repeat(8);
-            (
-                format!("requests.{label}.{label}.example.com/{number}"),
-                json!("1"),
-            )
+            (format!("requests.{label}.{label}.example.com/{number}"), json!("1"))
         });
         let usage: serde_json::Map<_, _> = amounts.collect();
         let object = json!({

@@ -26,10 +26,7 @@ async fn observe(world: &World, namespace: &str, uid: &str, pods: u32) {
 
 fn fields_of(refused: &Reply) -> Vec<&str> {
     let errors = refused.body["errors"].as_array().unwrap();
-    errors
-        .iter()
-        .map(|error| error["field"].as_str().unwrap())
-        .collect()
+    errors.iter().map(|error| error["field"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
@@ -74,10 +71,7 @@ async fn a_group_is_set_shown_and_deleted() {
     assert_eq!(usage.body["namespaces"], members);
 
     let list = world.get("/v1/groups").await;
-    assert_eq!(
-        list.is(200).body["items"][0]["status"]["used"],
-        json!({"pods": "2"})
-    );
+    assert_eq!(list.is(200).body["items"][0]["status"]["used"], json!({"pods": "2"}));
     assert_eq!(list.body["items"][0]["status"]["namespaces"], Value::Null);
 
     // What was read can be sent back, and changes nothing.
@@ -88,32 +82,21 @@ async fn a_group_is_set_shown_and_deleted() {
     world.delete(G).await.is(204);
     world.delete(G).await.is_refused(404, "NotFound");
     world.get(G).await.is_refused(404, "NotFound");
-    world
-        .get("/v1/groups/g/usage")
-        .await
-        .is_refused(404, "NotFound");
+    world.get("/v1/groups/g/usage").await.is_refused(404, "NotFound");
 }
 
 #[tokio::test]
 async fn usage_of_another_time_has_its_members_and_limits() {
     let world = World::new();
-    world
-        .put(G, &group(&["a"], json!({"pods": "5"})))
-        .await
-        .is(201);
+    world.put(G, &group(&["a"], json!({"pods": "5"}))).await.is(201);
     observe(&world, "a", "x", 2).await;
     observe(&world, "b", "y", 1).await;
     let before = world.get(G).await.body["asOf"]["sequence"].clone();
-    world
-        .put(G, &group(&["b"], json!({"pods": "7"})))
-        .await
-        .is(200);
+    world.put(G, &group(&["b"], json!({"pods": "7"}))).await.is(200);
     let now = world.get("/v1/groups/g/usage").await;
     assert_eq!(now.body["namespaces"][0]["namespace"], "b");
     assert_eq!(now.body["resources"][0]["used"], "1");
-    let then = world
-        .get(&format!("/v1/groups/g/usage?sequence={before}"))
-        .await;
+    let then = world.get(&format!("/v1/groups/g/usage?sequence={before}")).await;
     assert_eq!(then.is(200).body["namespaces"][0]["namespace"], "a");
     assert_eq!(then.body["resources"][0]["used"], "2");
     assert_eq!(then.body["resources"][0]["hard"], "5");
@@ -144,10 +127,7 @@ async fn preconditions_are_those_of_quotas() {
     fresh.is(200);
     // The numbers have changed, the group has not.
     put("if-match", tag.clone()).await.is(200);
-    world
-        .put(G, &group(&["b"], json!({"pods": "6"})))
-        .await
-        .is(200);
+    world.put(G, &group(&["b"], json!({"pods": "6"}))).await.is(200);
     let stale = put("if-match", tag.clone()).await;
     stale.is_refused(412, "PreconditionFailed");
     let stale = world.call("DELETE", G, &[("if-match", &tag)], "").await;
@@ -159,28 +139,19 @@ async fn groups_are_listed_in_pages() {
     let world = World::new();
     for name in ["a", "b", "c"] {
         let path = format!("/v1/groups/{name}");
-        world
-            .put(&path, &group(&["n"], json!({"pods": "5"})))
-            .await
-            .is(201);
+        world.put(&path, &group(&["n"], json!({"pods": "5"}))).await.is(201);
     }
     let first = world.get("/v1/groups?limit=2").await;
     let names = |reply: &Reply| -> Vec<String> {
         let items = reply.body["items"].as_array().unwrap();
-        items
-            .iter()
-            .map(|item| item["name"].as_str().unwrap().to_owned())
-            .collect()
+        items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&first), ["a", "b"]);
     let next = first.body["continue"].as_str().unwrap();
     let rest = world.get(&format!("/v1/groups?continue={next}")).await;
     assert_eq!(names(&rest), ["c"]);
     assert_eq!(rest.body["continue"], Value::Null);
-    world
-        .get("/v1/groups?continue=x")
-        .await
-        .is_refused(400, "Malformed");
+    world.get("/v1/groups?continue=x").await.is_refused(400, "Malformed");
 }
 
 #[tokio::test]
@@ -194,16 +165,10 @@ async fn shapes_that_cannot_stand_are_refused_by_the_names_of_the_fields() {
         (json!({"hard": {"pods": "-1"}}), "hard[pods]"),
         (json!({"hard": {"pods": "many"}}), "hard[pods]"),
         (json!({"parent": "g"}), "parent"),
-        (
-            json!({"parent": "company", "guaranteed": {"pods": "11"}}),
-            "guaranteed[pods]",
-        ),
+        (json!({"parent": "company", "guaranteed": {"pods": "11"}}), "guaranteed[pods]"),
         (json!({"guaranteed": {"pods": "6"}}), "guaranteed[pods]"),
         (json!({"parent": "company", "each": true}), "parent"),
-        (
-            json!({"objects": {"matchLabels": {"app": "web"}}}),
-            "objects",
-        ),
+        (json!({"objects": {"matchLabels": {"app": "web"}}}), "objects"),
         (json!({"enforcement": "maybe"}), "enforcement"),
         (json!({"each": "yes"}), "each"),
         (json!({"soft": {"pods": "6"}}), "soft[pods]"),
@@ -224,18 +189,11 @@ async fn shapes_that_cannot_stand_are_refused_by_the_names_of_the_fields() {
         }
         let refused = world.put(G, &body).await;
         refused.is_refused(422, "Invalid");
-        assert!(
-            fields_of(&refused).contains(&field),
-            "{change}: {:?}",
-            fields_of(&refused)
-        );
+        assert!(fields_of(&refused).contains(&field), "{change}: {:?}", fields_of(&refused));
     }
     world.get(G).await.is_refused(404, "NotFound");
     world.put(G, &json!([])).await.is_refused(400, "Malformed");
-    world
-        .put(G, &json!({"selector": "a"}))
-        .await
-        .is_refused(400, "Malformed");
+    world.put(G, &json!({"selector": "a"})).await.is_refused(400, "Malformed");
     let misspelled = json!({"selector": named(&["a"]), "hard": {}, "garanteed": {}});
     let warned = world.put(G, &misspelled).await;
     assert!(warned.is(201).header("warning").contains("garanteed"));
@@ -276,10 +234,7 @@ async fn a_cluster_resource_quota_is_a_group() {
     let yaml = [("content-type", "application/yaml")];
     let created = world.call("PUT", G, &yaml, text).await;
     let body = &created.is(201).body;
-    assert_eq!(
-        body["selector"],
-        json!({"labels": {"matchLabels": {"team": "red"}}})
-    );
+    assert_eq!(body["selector"], json!({"labels": {"matchLabels": {"team": "red"}}}));
     assert_eq!(body["hard"], json!({"pods": "3"}));
     assert_eq!(body["guaranteed"], json!({"pods": "1"}));
     assert_eq!(body["parent"], "company");
@@ -289,10 +244,7 @@ async fn a_cluster_resource_quota_is_a_group() {
     refused.is_refused(422, "Invalid");
     assert_eq!(fields_of(&refused)[0], "spec.quota.hard[pods]");
     let other = text.replace("ClusterResourceQuota", "ResourceQuota");
-    world
-        .call("PUT", G, &yaml, other)
-        .await
-        .is_refused(400, "Malformed");
+    world.call("PUT", G, &yaml, other).await.is_refused(400, "Malformed");
 }
 
 /// A ClusterResourceQuota over namespace `a` as a watch of its cluster shows it.
@@ -324,16 +276,11 @@ async fn a_group_of_a_cluster_comes_and_goes_with_its_events() {
     let message = condition["message"].as_str().unwrap();
     assert!(message.ends_with(": quota-ledger.io/parent"), "{message}");
 
-    for refused in [
-        world.put(G, &group(&["a"], json!({"pods": "9"}))).await,
-        world.delete(G).await,
-    ] {
+    for refused in [world.put(G, &group(&["a"], json!({"pods": "9"}))).await, world.delete(G).await]
+    {
         refused.is_refused(409, "Conflict");
         let detail = refused.body["detail"].as_str().unwrap();
-        assert!(
-            detail.contains("kubectl edit clusterresourcequota g"),
-            "{detail}"
-        );
+        assert!(detail.contains("kubectl edit clusterresourcequota g"), "{detail}");
     }
 
     assert!(accepts(watched("MODIFIED", 6, "3", &json!({}))).await);
@@ -345,28 +292,20 @@ async fn a_group_of_a_cluster_comes_and_goes_with_its_events() {
 
     // A list of the cluster without it ends it.
     let mark = |kind: &str| json!({"type": kind, "resource": "clusterresourcequotas.quota.openshift.io", "allowEmpty": true});
-    let list = json!([
-        mark("RELIST_BEGIN"),
-        watched("ADDED", 6, "3", &json!({})),
-        mark("RELIST_END")
-    ]);
+    let list =
+        json!([mark("RELIST_BEGIN"), watched("ADDED", 6, "3", &json!({})), mark("RELIST_END")]);
     world.post("/v1/events", &list).await.is(200);
     world.get(G).await.is(200);
     let list = json!([mark("RELIST_BEGIN"), mark("RELIST_END")]);
     world.post("/v1/events", &list).await.is(200);
     world.get(G).await.is_refused(404, "NotFound");
-    let then = world
-        .get(&format!("/v1/groups/g/usage?sequence={before}"))
-        .await;
+    let then = world.get(&format!("/v1/groups/g/usage?sequence={before}")).await;
     assert_eq!(then.is(200).body["resources"][0]["hard"], "3");
 
     assert!(accepts(watched("ADDED", 6, "3", &json!({}))).await);
     assert!(accepts(watched("DELETED", 7, "3", &json!({}))).await);
     world.get(G).await.is_refused(404, "NotFound");
-    world
-        .put(G, &group(&["a"], json!({"pods": "9"})))
-        .await
-        .is(201);
+    world.put(G, &group(&["a"], json!({"pods": "9"}))).await.is(201);
 }
 
 #[tokio::test]
@@ -382,9 +321,7 @@ async fn what_changes_nothing_of_a_group_of_the_cluster_is_no_edit() {
     };
     // The second would close a cycle: its annotation is not in force, and stays.
     for (name, version, parent) in [("g", 5, "h"), ("h", 6, "g")] {
-        let taken = world
-            .post("/v1/events", &event(name, version, parent))
-            .await;
+        let taken = world.post("/v1/events", &event(name, version, parent)).await;
         assert_eq!(taken.is(200).body["accepted"], 1);
     }
     for (name, version, parent) in [("g", 5, "h"), ("h", 6, "g")] {
@@ -397,20 +334,11 @@ async fn what_changes_nothing_of_a_group_of_the_cluster_is_no_edit() {
                     json!("{}");
             }
             let again = world.put(&path, &manifest).await;
-            assert_eq!(
-                again.is(200).body["resourceVersion"],
-                shown["resourceVersion"]
-            );
+            assert_eq!(again.is(200).body["resourceVersion"], shown["resourceVersion"]);
             assert_eq!(again.body["asOf"]["sequence"], shown["asOf"]["sequence"]);
         }
-        let absent = world
-            .call(
-                "PUT",
-                &path,
-                &[("if-none-match", "*")],
-                manifest.to_string(),
-            )
-            .await;
+        let absent =
+            world.call("PUT", &path, &[("if-none-match", "*")], manifest.to_string()).await;
         absent.is_refused(412, "PreconditionFailed");
         manifest["spec"]["quota"]["hard"]["pods"] = json!("4");
         let edited = world.put(&path, &manifest).await;

@@ -24,10 +24,7 @@ async fn a_refusal_is_short_however_much_is_invalid() {
     let owner = json!({"apiVersion": "v1", "kind": "A", "name": "n".repeat(60_000), "uid": "1", "controller": true});
     for body in [
         quota(&json!({"finalizers": vec![""; 60_000]}), &json!({})),
-        quota(
-            &json!({"labels": map(20_000, "-", &json!("-"))}),
-            &json!({}),
-        ),
+        quota(&json!({"labels": map(20_000, "-", &json!("-"))}), &json!({})),
         quota(&json!({}), &map(20_000, "-", &json!("-1"))),
         quota(&json!({}), &map(20_000, "pods-", &json!("many"))),
         quota(&json!({"ownerReferences": vec![owner; 10]}), &json!({})),
@@ -58,14 +55,8 @@ async fn a_quota_has_so_much_metadata() {
         json!([{"field": "metadata", "message": why, "type": "FieldValueTooLong"}])
     );
     world.put(V1, &quota(&much, &json!({}))).await.is(201);
-    world
-        .put(V1, &quota(&too_much, &json!({})))
-        .await
-        .is_refused(422, "Invalid");
-    world
-        .put(V1, &quota(&much, &json!({"pods": "1"})))
-        .await
-        .is(200);
+    world.put(V1, &quota(&too_much, &json!({}))).await.is_refused(422, "Invalid");
+    world.put(V1, &quota(&much, &json!({"pods": "1"}))).await.is(200);
 }
 
 /// It is a fact that the cluster has it.
@@ -94,14 +85,9 @@ async fn a_quota_of_the_cluster_may_have_more_metadata_and_keeps_as_much() {
 #[tokio::test]
 async fn a_stale_manifest_is_a_conflict_even_if_it_is_invalid() {
     let world = World::new();
-    let created = world
-        .put(V1, &quota(&json!({}), &json!({"pods": "1"})))
-        .await;
+    let created = world.put(V1, &quota(&json!({}), &json!({"pods": "1"}))).await;
     let uid = &created.is(201).body["metadata"]["uid"];
-    let mut body = quota(
-        &json!({"uid": uid, "resourceVersion": "77"}),
-        &json!({"pods": "-1"}),
-    );
+    let mut body = quota(&json!({"uid": uid, "resourceVersion": "77"}), &json!({"pods": "-1"}));
     world.put(V1, &body).await.is_refused(409, "Conflict");
     body["metadata"]["resourceVersion"] = json!("1");
     let refused = world.put(V1, &body).await;

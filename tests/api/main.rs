@@ -1,10 +1,6 @@
 //! The HTTP API, call by call, on a real journal in a directory of its own.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod batches;
 mod bounds;

@@ -45,33 +45,15 @@ async fn labels_are_recorded_with_each_newer_version() {
         let event = namespace("MODIFIED", "n1", version, team);
         assert_eq!(tell(&world, &event).await, counts, "{version}");
     }
-    assert_eq!(
-        tell(&world, &namespace("MODIFIED", "n1", 8, "blue")).await,
-        (1, 0)
-    );
-    assert_eq!(
-        tell(&world, &namespace("DELETED", "n1", 9, "blue")).await,
-        (1, 0)
-    );
-    assert_eq!(
-        tell(&world, &namespace("DELETED", "n1", 9, "blue")).await,
-        (0, 1)
-    );
+    assert_eq!(tell(&world, &namespace("MODIFIED", "n1", 8, "blue")).await, (1, 0));
+    assert_eq!(tell(&world, &namespace("DELETED", "n1", 9, "blue")).await, (1, 0));
+    assert_eq!(tell(&world, &namespace("DELETED", "n1", 9, "blue")).await, (0, 1));
     // Its end is final; another one of the name is another one.
-    assert_eq!(
-        tell(&world, &namespace("MODIFIED", "n1", 10, "red")).await,
-        (0, 1)
-    );
-    assert_eq!(
-        tell(&world, &namespace("ADDED", "n2", 11, "red")).await,
-        (1, 0)
-    );
+    assert_eq!(tell(&world, &namespace("MODIFIED", "n1", 10, "red")).await, (0, 1));
+    assert_eq!(tell(&world, &namespace("ADDED", "n2", 11, "red")).await, (1, 0));
 
     let recorded = recorded(&world).await;
-    let kinds: Vec<_> = recorded
-        .iter()
-        .map(|event| event["type"].as_str().unwrap())
-        .collect();
+    let kinds: Vec<_> = recorded.iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(
         kinds,
         [
@@ -90,10 +72,7 @@ async fn labels_are_recorded_with_each_newer_version() {
             "annotations": {"owner": "jane"},
         })
     );
-    assert_eq!(
-        recorded[3],
-        json!({"type": "NamespaceDeleted", "name": "a", "uid": "n1"})
-    );
+    assert_eq!(recorded[3], json!({"type": "NamespaceDeleted", "name": "a", "uid": "n1"}));
     // A namespace counts for nothing.
     assert!(world.get("/v1/objects").await.items().is_empty());
 }
@@ -127,16 +106,10 @@ async fn a_relist_ends_namespaces_that_are_not_there() {
     let recorded = recorded(&world).await;
     assert_eq!(recorded.len(), 3);
     let gone = &recorded[2];
-    assert_eq!(
-        (&gone["type"], &gone["name"]),
-        (&json!("NamespaceDeleted"), &json!("a"))
-    );
+    assert_eq!((&gone["type"], &gone["name"]), (&json!("NamespaceDeleted"), &json!("a")));
     let entries = world.get("/v1/entries").await;
-    let ended = entries
-        .items()
-        .iter()
-        .rfind(|entry| entry["event"]["type"] == "RelistEnded")
-        .cloned();
+    let ended =
+        entries.items().iter().rfind(|entry| entry["event"]["type"] == "RelistEnded").cloned();
     let ended = ended.unwrap()["event"].clone();
     assert_eq!(
         (&ended["outcome"], &ended["listed"], &ended["ended"]),

@@ -7,10 +7,7 @@ use crate::world::{World, pods, widget};
 async fn limit(world: &World, namespace: &str, pods: &str) {
     let body = json!({"spec": {"hard": {"pods": pods}}});
     let path = format!("/v1/namespaces/{namespace}/quotas/q");
-    world
-        .call("PUT", &path, &[], body.to_string())
-        .await
-        .is(201);
+    world.call("PUT", &path, &[], body.to_string()).await.is(201);
 }
 
 async fn reserve(world: &World, namespace: &str, uid: &str, count: u64) {
@@ -19,10 +16,7 @@ async fn reserve(world: &World, namespace: &str, uid: &str, count: u64) {
 }
 
 fn names(items: &[Value]) -> Vec<&str> {
-    items
-        .iter()
-        .map(|item| item["namespace"].as_str().unwrap())
-        .collect()
+    items.iter().map(|item| item["namespace"].as_str().unwrap()).collect()
 }
 
 /// In `half` 5 of 10, in `full` 4 of 4, in `zero` a limit of nothing, `over` has passed one, `free` has none.
@@ -106,9 +100,7 @@ async fn namespaces_are_counted_selected_by_labels_and_sorted() {
         let mut paged = Vec::new();
         let mut after = String::new();
         loop {
-            let page = world
-                .get(&format!("/v1/usage?sort={sort}&limit=4&continue={after}"))
-                .await;
+            let page = world.get(&format!("/v1/usage?sort={sort}&limit=4&continue={after}")).await;
             let shown = names(page.is(200).items()).into_iter().map(str::to_owned);
             paged.extend(shown);
             let Some(next) = page.body["continue"].as_str() else {
@@ -134,9 +126,7 @@ async fn what_is_taken_of_nothing_is_the_fullest() {
     assert_eq!(names(all.is(200).items()), ["zero"]);
     assert_eq!(all.items()[0]["fullest"]["share"], Value::Null);
     let token = all.body["continue"].as_str().unwrap();
-    let next = world
-        .get(&format!("/v1/usage?limit=1&continue={token}"))
-        .await;
+    let next = world.get(&format!("/v1/usage?limit=1&continue={token}")).await;
     assert_eq!(names(next.is(200).items()), ["over"]);
 }
 
@@ -144,10 +134,7 @@ async fn what_is_taken_of_nothing_is_the_fullest() {
 async fn the_overview_and_the_pending_are_told_of_the_past() {
     let world = filled().await;
     let then = world.get("/v1/usage?sequence=5").await;
-    assert_eq!(
-        names(then.is(200).items()),
-        ["half", "full", "over", "zero"]
-    );
+    assert_eq!(names(then.is(200).items()), ["half", "full", "over", "zero"]);
     assert_eq!(then.body["asOf"]["sequence"], 5);
     let path = "/v1/namespaces/half/reservations";
     let earlier = world.get(&format!("{path}?sequence=4")).await;
@@ -161,35 +148,24 @@ async fn the_overview_and_the_pending_are_told_of_the_past() {
 #[tokio::test]
 async fn a_trend_is_the_share_at_each_point() {
     let world = filled().await;
-    let begin = world.get("/v1/entries?limit=1").await.items()[0]["time"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let begin =
+        world.get("/v1/entries?limit=1").await.items()[0]["time"].as_str().unwrap().to_owned();
     let path = format!("/v1/usage/history?namespaces=full,free,half&from={begin}&step=1h");
     let trend = world.get(&path).await;
-    assert_eq!(
-        trend.is(200).body["namespaces"],
-        json!(["full", "free", "half"])
-    );
+    assert_eq!(trend.is(200).body["namespaces"], json!(["full", "free", "half"]));
     let points = trend.body["points"].as_array().unwrap();
     assert_eq!(points.len(), 1);
     assert_eq!(points[0]["shares"], json!([1.0, null, 0.5]));
     assert_eq!(points[0]["max"], json!([1.0, null, 0.5]));
     // The first quota was there before anything counted.
     assert_eq!(points[0]["min"][2], 0.0);
-    let as_of = world.get("/v1/status").await.body["asOf"]["time"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let as_of = world.get("/v1/status").await.body["asOf"]["time"].as_str().unwrap().to_owned();
     let path = format!("/v1/usage/history?namespaces=full,free,half&from={as_of}&step=1h");
     let trend = world.get(&path).await;
     let points = trend.is(200).body["points"].as_array().unwrap().clone();
     assert_eq!(points[0]["shares"], json!([1.0, null, 0.5]));
     let many = "a,".repeat(501);
-    world
-        .get(&format!("/v1/usage/history?namespaces={many}&from={begin}"))
-        .await
-        .is(422);
+    world.get(&format!("/v1/usage/history?namespaces={many}&from={begin}")).await.is(422);
     world.get("/v1/usage/history?namespaces=a").await.is(400);
 }
 
@@ -201,10 +177,7 @@ async fn the_newest_entries_come_first_if_asked_for() {
         sequences.collect()
     };
     let all = world.get("/v1/entries?order=desc").await;
-    assert_eq!(
-        sequences(all.is(200).items()),
-        (1..=8).rev().collect::<Vec<_>>()
-    );
+    assert_eq!(sequences(all.is(200).items()), (1..=8).rev().collect::<Vec<_>>());
     assert_eq!(all.body["continue"], Value::Null);
     let mut paged = Vec::new();
     let mut path = "/v1/entries?order=desc&from=7&limit=3".to_owned();
@@ -217,9 +190,7 @@ async fn the_newest_entries_come_first_if_asked_for() {
         path = format!("/v1/entries?order=desc&limit=3&continue={token}");
     }
     assert_eq!(paged, (1..=7).rev().collect::<Vec<_>>());
-    let of_one = world
-        .get("/v1/entries?order=desc&namespace=half&from=99")
-        .await;
+    let of_one = world.get("/v1/entries?order=desc&namespace=half&from=99").await;
     assert_eq!(sequences(of_one.is(200).items()), [5, 1]);
     world.get("/v1/entries?order=sideways").await.is(400);
 }
@@ -228,9 +199,7 @@ async fn the_newest_entries_come_first_if_asked_for() {
 #[tokio::test]
 async fn many_entries_are_told_backwards_without_gap_or_double() {
     let world = World::new();
-    let events: Vec<_> = (0..1300)
-        .map(|index| widget(&format!("w{index}"), 1, "1"))
-        .collect();
+    let events: Vec<_> = (0..1300).map(|index| widget(&format!("w{index}"), 1, "1")).collect();
     for some in events.chunks(100) {
         world.events(some).await;
     }
@@ -264,10 +233,7 @@ async fn the_status_tells_how_the_ledger_stands() {
         "readsAllNamespaces": true,
     });
     assert_eq!(status.body["caller"], caller);
-    world
-        .sources
-        .lag
-        .store(true, std::sync::atomic::Ordering::SeqCst);
+    world.sources.lag.store(true, std::sync::atomic::Ordering::SeqCst);
     assert_eq!(world.get("/v1/status").await.body["lagging"], true);
 }
 
@@ -292,10 +258,7 @@ async fn a_check_may_be_asked_for_in_yaml() {
     world.call("POST", path, &yaml, "- 1").await.is(400);
     // Aliases could make any amount of a short text.
     let aliases = vec!["*a"; 99].join(", ");
-    let long = format!(
-        "{pod}  a: &a '{}'\n  x: [{aliases}]\n",
-        "\"".repeat(100_000)
-    );
+    let long = format!("{pod}  a: &a '{}'\n  x: [{aliases}]\n", "\"".repeat(100_000));
     let refused = world.call("POST", path, &yaml, long).await;
     refused.is_refused(400, "Malformed");
 }

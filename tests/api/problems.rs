@@ -11,21 +11,12 @@ const INIT: &str = "/v1/cluster/init";
 async fn paths_and_methods_that_are_not_there() {
     let world = World::new();
     world.get("/v2").await.is_refused(404, "NotFound");
-    world
-        .get("/v1/namespaces/a/nothing")
-        .await
-        .is_refused(404, "NotFound");
+    world.get("/v1/namespaces/a/nothing").await.is_refused(404, "NotFound");
     let refused = world.delete(ALL).await;
     refused.is_refused(405, "MethodNotAllowed");
     let allowed = refused.header("allow");
-    assert!(
-        allowed.contains("GET") && allowed.contains("POST"),
-        "{allowed}"
-    );
-    world
-        .get(&format!("{ALL}/%ff"))
-        .await
-        .is_refused(400, "Malformed");
+    assert!(allowed.contains("GET") && allowed.contains("POST"), "{allowed}");
+    world.get(&format!("{ALL}/%ff")).await.is_refused(400, "Malformed");
 }
 
 #[tokio::test]
@@ -37,23 +28,11 @@ async fn bodies_that_are_not_what_they_should_be() {
         ("{", "EOF"),
         ("[]", "object"),
         (r#"{"reservedBy":{"uid":"u"},"reservd":{}}"#, "`reservd`"),
-        (
-            r#"{"reservedBy":{"uid":"u","colour":"red"},"reserved":{}}"#,
-            "`colour`",
-        ),
+        (r#"{"reservedBy":{"uid":"u","colour":"red"},"reserved":{}}"#, "`colour`"),
         (r#"{"reservedBy":{"uid":7},"reserved":{}}"#, "integer `7`"),
-        (
-            r#"{"reservedBy":{"uid":"u"},"reserved":{"pods":"1","pods":"2"}}"#,
-            "twice",
-        ),
-        (
-            r#"{"reservedBy":{"uid":"u"},"reservedBy":{"uid":"v"},"reserved":{}}"#,
-            "duplicate",
-        ),
-        (
-            r#"{"reservedBy":{"uid":"u"},"reserved":["pods"]}"#,
-            "quantities by resource name",
-        ),
+        (r#"{"reservedBy":{"uid":"u"},"reserved":{"pods":"1","pods":"2"}}"#, "twice"),
+        (r#"{"reservedBy":{"uid":"u"},"reservedBy":{"uid":"v"},"reserved":{}}"#, "duplicate"),
+        (r#"{"reservedBy":{"uid":"u"},"reserved":["pods"]}"#, "quantities by resource name"),
     ] {
         let refused = world.call("POST", ALL, &json, text).await;
         refused.is_refused(400, "Malformed");
@@ -63,9 +42,8 @@ async fn bodies_that_are_not_what_they_should_be() {
     let deep = format!(r#"{{"object":{}{}}}"#, "[".repeat(1000), "]".repeat(1000));
     let refused = world.call("POST", ALL, &json, deep).await;
     refused.is_refused(422, "Invalid");
-    let many: serde_json::Map<_, _> = (0..257)
-        .map(|index| (format!("r{index}"), json!("1")))
-        .collect();
+    let many: serde_json::Map<_, _> =
+        (0..257).map(|index| (format!("r{index}"), json!("1"))).collect();
     let body = json!({"reservedBy": {"uid": "u"}, "reserved": many});
     world.post(ALL, &body).await.is_refused(400, "Malformed");
 }
@@ -74,12 +52,9 @@ async fn bodies_that_are_not_what_they_should_be() {
 async fn quantities_of_any_size_are_answered() {
     let world = World::new();
     world.quota(json!({"requests.cpu": "1"})).await;
-    for huge in [
-        "1e999999",
-        "99999999999999999999999999999999999999",
-        "1E",
-        "9223372036854775807Ei",
-    ] {
+    for huge in
+        ["1e999999", "99999999999999999999999999999999999999", "1E", "9223372036854775807Ei"]
+    {
         let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"requests.cpu": huge}});
         let reply = world.post(ALL, &body).await;
         assert!(matches!(reply.status, 403 | 422), "{huge}: {reply:?}");
@@ -90,18 +65,12 @@ async fn quantities_of_any_size_are_answered() {
 async fn the_type_of_a_body_is_looked_at() {
     let world = World::new();
     let text = pods("u", 1).to_string();
-    let xml = world
-        .call("POST", ALL, &[("content-type", "text/xml")], text.clone())
-        .await;
+    let xml = world.call("POST", ALL, &[("content-type", "text/xml")], text.clone()).await;
     xml.is_refused(415, "UnsupportedMediaType");
-    for media_type in [
-        "application/json; charset=utf-8",
-        "application/merge-patch+json",
-        "text/plain",
-    ] {
-        let reply = world
-            .call("POST", ALL, &[("content-type", media_type)], text.clone())
-            .await;
+    for media_type in
+        ["application/json; charset=utf-8", "application/merge-patch+json", "text/plain"]
+    {
+        let reply = world.call("POST", ALL, &[("content-type", media_type)], text.clone()).await;
         assert!(matches!(reply.status, 200 | 201), "{media_type}: {reply:?}");
     }
 }
@@ -119,11 +88,8 @@ async fn pages_of_other_origins_cannot_write() {
         events.is_refused(403, "CrossOrigin");
         let init = world.call("POST", INIT, &headers, "").await;
         init.is_refused(403, "CrossOrigin");
-        for path in [
-            "/v1/namespaces/a/reservations/u",
-            "/v1/namespaces/a/quotas/q",
-            "/v1/groups/g",
-        ] {
+        for path in ["/v1/namespaces/a/reservations/u", "/v1/namespaces/a/quotas/q", "/v1/groups/g"]
+        {
             let deleted = world.call("DELETE", path, &headers, "").await;
             deleted.is_refused(403, "CrossOrigin");
         }
@@ -143,11 +109,9 @@ async fn over_http2_the_uri_names_the_own_origin() {
     let own = [("origin", "https://quotad.example:8480")];
     let foreign = [("origin", "https://evil.example")];
     let text = pods("u", 1).to_string();
-    for (method, uri) in [
-        ("POST", uri(ALL)),
-        ("POST", uri("/v1/events")),
-        ("DELETE", quota.clone()),
-    ] {
+    for (method, uri) in
+        [("POST", uri(ALL)), ("POST", uri("/v1/events")), ("DELETE", quota.clone())]
+    {
         let reply = world.call(method, &uri, &foreign, text.clone()).await;
         reply.is_refused(403, "CrossOrigin");
     }
@@ -171,9 +135,7 @@ async fn a_parameter_that_a_route_does_not_declare_is_refused() {
         ("GET", "/v1/status?verbose=1".to_owned()),
         ("GET", "/v1/entries?fromSequence=1".to_owned()),
     ] {
-        let refused = world
-            .call(method, &path, &[], pods("u", 1).to_string())
-            .await;
+        let refused = world.call(method, &path, &[], pods("u", 1).to_string()).await;
         refused.is_refused(400, "Malformed");
         let detail = refused.body["detail"].as_str().unwrap();
         assert!(detail.starts_with("unknown query parameter"), "{detail}");
@@ -200,8 +162,6 @@ async fn a_reason_that_cannot_be_kept_is_refused() {
     let world = World::new();
     let long = "x".repeat(600);
     let path = "/v1/namespaces/a/quotas/q";
-    let reply = world
-        .call("PUT", path, &[("x-change-reason", &long)], "{}")
-        .await;
+    let reply = world.call("PUT", path, &[("x-change-reason", &long)], "{}").await;
     reply.is_refused(400, "Malformed");
 }

@@ -22,12 +22,7 @@ async fn a_quota_is_set_shown_and_deleted() {
     assert_eq!(metadata["namespace"], "a");
     assert_eq!(metadata["resourceVersion"], "1");
     assert_eq!(metadata["labels"], json!({"team": "red"}));
-    assert!(
-        metadata["creationTimestamp"]
-            .as_str()
-            .unwrap()
-            .ends_with('Z')
-    );
+    assert!(metadata["creationTimestamp"].as_str().unwrap().ends_with('Z'));
     let hard = json!({"pods": "3", "requests.memory": "1Gi"});
     assert_eq!(created.body["spec"]["hard"], hard);
     let status = json!({"hard": hard, "used": {"pods": "0", "requests.memory": "0"},
@@ -36,18 +31,11 @@ async fn a_quota_is_set_shown_and_deleted() {
     assert_eq!(created.body["asOf"]["sequence"], 1);
 
     let same = world.put(Q, &body).await;
-    assert_eq!(
-        same.is(200).body["metadata"]["resourceVersion"],
-        "1",
-        "nothing was written"
-    );
+    assert_eq!(same.is(200).body["metadata"]["resourceVersion"], "1", "nothing was written");
     let changed = world.put(Q, &quota(json!({"pods": "4"}))).await;
     assert_eq!(changed.is(200).body["metadata"]["resourceVersion"], "2");
     assert_eq!(changed.body["metadata"]["uid"], metadata["uid"]);
-    assert_eq!(
-        world.get(Q).await.body["spec"]["hard"],
-        json!({"pods": "4"})
-    );
+    assert_eq!(world.get(Q).await.body["spec"]["hard"], json!({"pods": "4"}));
     assert_eq!(world.call("HEAD", Q, &[], "").await.status, 200);
 
     world.delete(Q).await.is(204);
@@ -65,10 +53,7 @@ async fn who_holds_what_is_shown() {
     let shown = world.get(Q).await;
     let hold = json!([{"reservedBy": holder, "reserved": {"pods": "2"},
                        "expirationTime": granted.body["expirationTime"]}]);
-    assert_eq!(
-        shown.body["status"]["reservations"], hold,
-        "only what the quota limits"
-    );
+    assert_eq!(shown.body["status"]["reservations"], hold, "only what the quota limits");
     assert_eq!(shown.body["status"]["reserved"], json!({"pods": "2"}));
 }
 
@@ -85,33 +70,17 @@ async fn yaml_is_what_kubectl_makes_of_it() {
     for (text, why) in [
         ("spec: {hard: {pods: yes}}", "spec.hard[pods]"),
         ("spec: {hard: {pods: 1:30}}", "spec.hard[pods]"),
-        (
-            "spec: {hard: {memory: 1000000000000000000001}}",
-            "write it in quotes",
-        ),
-        (
-            "spec: {hard: {pods: 1, pods: 2}}",
-            "the key \"pods\" is there twice at line 1 column 24",
-        ),
+        ("spec: {hard: {memory: 1000000000000000000001}}", "write it in quotes"),
+        ("spec: {hard: {pods: 1, pods: 2}}", "the key \"pods\" is there twice at line 1 column 24"),
         ("spec: [", "cannot read the YAML: "),
     ] {
         let refused = world.call("PUT", Q, &yaml, text).await;
         assert!(matches!(refused.status, 400 | 422), "{refused:?}");
-        assert!(
-            refused.body["detail"].as_str().unwrap().contains(why),
-            "{refused:?}"
-        );
+        assert!(refused.body["detail"].as_str().unwrap().contains(why), "{refused:?}");
     }
     let path = Q.replace("/quotas/q", "/check");
-    for (pods, fits) in [
-        ("010", true),
-        ("011", false),
-        ("8", true),
-        ("\"010\"", false),
-    ] {
-        let check = world
-            .call("POST", &path, &yaml, format!("reserved: {{pods: {pods}}}"))
-            .await;
+    for (pods, fits) in [("010", true), ("011", false), ("8", true), ("\"010\"", false)] {
+        let check = world.call("POST", &path, &yaml, format!("reserved: {{pods: {pods}}}")).await;
         assert_eq!(check.is(200).body["fits"], fits, "{pods}");
     }
 }
@@ -121,69 +90,40 @@ async fn yaml_is_read_as_json_is() {
     let world = World::new();
     let text = "apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: q\nspec:\n  hard:\n    pods: 3\n    \
                 requests.cpu: 1500m\n  scopes: [NotTerminating]\n";
-    for media_type in [
-        "application/yaml",
-        "text/yaml; charset=utf-8",
-        "application/x-yaml",
-    ] {
-        let reply = world
-            .call("PUT", Q, &[("content-type", media_type)], text)
-            .await;
+    for media_type in ["application/yaml", "text/yaml; charset=utf-8", "application/x-yaml"] {
+        let reply = world.call("PUT", Q, &[("content-type", media_type)], text).await;
         assert!(matches!(reply.status, 200 | 201), "{reply:?}");
         assert_eq!(reply.body["metadata"]["resourceVersion"], "1");
-        assert_eq!(
-            reply.body["spec"]["hard"],
-            json!({"pods": "3", "requests.cpu": "1500m"})
-        );
+        assert_eq!(reply.body["spec"]["hard"], json!({"pods": "3", "requests.cpu": "1500m"}));
         assert_eq!(reply.body["spec"]["scopes"], json!(["NotTerminating"]));
     }
     // The default `Content-Type` of curl, and none.
-    let untold = world.call(
-        "PUT",
-        Q,
-        &[("content-type", "application/x-www-form-urlencoded")],
-        text,
-    );
+    let untold =
+        world.call("PUT", Q, &[("content-type", "application/x-www-form-urlencoded")], text);
     untold.await.is(200);
     world.call("PUT", Q, &[], text).await.is(200);
-    let broken = world
-        .call("PUT", Q, &[("content-type", "text/yaml")], "a: [")
-        .await;
+    let broken = world.call("PUT", Q, &[("content-type", "text/yaml")], "a: [").await;
     broken.is_refused(400, "Malformed");
-    let xml = world
-        .call("PUT", Q, &[("content-type", "text/xml")], text)
-        .await;
+    let xml = world.call("PUT", Q, &[("content-type", "text/xml")], text).await;
     xml.is_refused(415, "UnsupportedMediaType");
 }
 
 #[tokio::test]
 async fn every_error_is_named() {
     let world = World::new();
-    let refused = world
-        .put(
-            Q,
-            &quota(json!({"pods": "1500m", "nonsense": "1", "secrets": "-1"})),
-        )
-        .await;
+    let refused =
+        world.put(Q, &quota(json!({"pods": "1500m", "nonsense": "1", "secrets": "-1"}))).await;
     refused.is_refused(422, "Invalid");
     let errors = refused.body["errors"].as_array().unwrap();
     let named = |field: &str| errors.iter().any(|error| error["field"] == field);
     assert!(
         named("spec.hard[pods]") && named("spec.hard[nonsense]") && named("spec.hard[secrets]")
     );
-    let error = errors
-        .iter()
-        .find(|error| error["field"] == "spec.hard[secrets]")
-        .unwrap();
+    let error = errors.iter().find(|error| error["field"] == "spec.hard[secrets]").unwrap();
     assert_eq!(error["type"], "FieldValueInvalid");
-    assert_eq!(
-        error["message"],
-        "Invalid value: \"-1\": must be greater than or equal to 0"
-    );
+    assert_eq!(error["message"], "Invalid value: \"-1\": must be greater than or equal to 0");
 
-    let unreadable = world
-        .put(Q, &quota(json!({"pods": "many", "secrets": "1x"})))
-        .await;
+    let unreadable = world.put(Q, &quota(json!({"pods": "many", "secrets": "1x"}))).await;
     unreadable.is_refused(422, "Invalid");
     assert_eq!(unreadable.body["errors"].as_array().unwrap().len(), 2);
 
@@ -195,13 +135,9 @@ async fn every_error_is_named() {
     other["metadata"] = json!({"namespace": "b"});
     let refused = world.put(Q, &other).await;
     assert_eq!(refused.body["errors"][0]["field"], "metadata.namespace");
-    let bad_name = world
-        .put("/v1/namespaces/a/quotas/No", &json!({"spec": {}}))
-        .await;
+    let bad_name = world.put("/v1/namespaces/a/quotas/No", &json!({"spec": {}})).await;
     bad_name.is_refused(422, "Invalid");
-    let kind = world
-        .put(Q, &json!({"apiVersion": "v1", "kind": "Pod"}))
-        .await;
+    let kind = world.put(Q, &json!({"apiVersion": "v1", "kind": "Pod"})).await;
     kind.is_refused(400, "Malformed");
 
     world.put(Q, &quota(json!({"pods": "1"}))).await.is(201);
@@ -237,22 +173,12 @@ async fn preconditions_are_kept() {
     let put = |headers: &'static [(&'static str, &'static str)], pods: &str| {
         world.call("PUT", Q, headers, body(pods))
     };
-    put(&[("if-match", "*")], "1")
-        .await
-        .is_refused(412, "PreconditionFailed");
-    put(&[("if-match", "\"1\"")], "1")
-        .await
-        .is_refused(412, "PreconditionFailed");
+    put(&[("if-match", "*")], "1").await.is_refused(412, "PreconditionFailed");
+    put(&[("if-match", "\"1\"")], "1").await.is_refused(412, "PreconditionFailed");
     put(&[("if-none-match", "*")], "1").await.is(201);
-    put(&[("if-none-match", "*")], "2")
-        .await
-        .is_refused(412, "PreconditionFailed");
-    put(&[("if-match", "\"7\"")], "2")
-        .await
-        .is_refused(412, "PreconditionFailed");
-    put(&[("if-match", "nonsense")], "2")
-        .await
-        .is_refused(400, "Malformed");
+    put(&[("if-none-match", "*")], "2").await.is_refused(412, "PreconditionFailed");
+    put(&[("if-match", "\"7\"")], "2").await.is_refused(412, "PreconditionFailed");
+    put(&[("if-match", "nonsense")], "2").await.is_refused(400, "Malformed");
     put(&[("if-match", "\"1\"")], "2").await.is(200);
     let tag = world.get(Q).await.header("etag").to_owned();
     assert!(tag.starts_with("\"2-"));
@@ -260,10 +186,7 @@ async fn preconditions_are_kept() {
         .call("DELETE", Q, &[("if-match", "\"1\"")], "")
         .await
         .is_refused(412, "PreconditionFailed");
-    world
-        .call("DELETE", Q, &[("if-match", &tag)], "")
-        .await
-        .is(204);
+    world.call("DELETE", Q, &[("if-match", &tag)], "").await.is(204);
 }
 
 #[tokio::test]
@@ -273,10 +196,7 @@ async fn a_cached_quota_is_good_until_its_numbers_change() {
     let tag = world.get(Q).await.header("etag").to_owned();
     let cached = world.call("GET", Q, &[("if-none-match", &tag)], "").await;
     assert_eq!(cached.is(304).header("etag"), tag);
-    world
-        .post("/v1/namespaces/a/reservations", &pods("u", 1))
-        .await
-        .is(201);
+    world.post("/v1/namespaces/a/reservations", &pods("u", 1)).await.is(201);
     let fresh = world.call("GET", Q, &[("if-none-match", &tag)], "").await;
     assert_eq!(fresh.is(200).body["status"]["reserved"]["pods"], "1");
 }
@@ -333,17 +253,12 @@ async fn lists_come_in_pages_by_namespace_and_name() {
     let world = World::new();
     for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "x"), ("c", "x"), ("c", "z")] {
         let path = format!("/v1/namespaces/{namespace}/quotas/{name}");
-        world
-            .put(&path, &json!({"spec": {"hard": {"pods": "1"}}}))
-            .await
-            .is(201);
+        world.put(&path, &json!({"spec": {"hard": {"pods": "1"}}})).await.is(201);
     }
     let mut seen = Vec::new();
     let mut next = Some(String::new());
     while let Some(token) = next {
-        let page = world
-            .get(&format!("/v1/quotas?limit=2&continue={token}"))
-            .await;
+        let page = world.get(&format!("/v1/quotas?limit=2&continue={token}")).await;
         for item in page.is(200).items() {
             let metadata = &item["metadata"];
             let text = |field: &str| metadata[field].as_str().unwrap().to_owned();
@@ -356,19 +271,10 @@ async fn lists_come_in_pages_by_namespace_and_name() {
     let one = world.get("/v1/namespaces/c/quotas?limit=1").await;
     assert_eq!(one.items()[0]["metadata"]["name"], "x");
     let token = one.body["continue"].as_str().unwrap();
-    let two = world
-        .get(&format!("/v1/namespaces/c/quotas?limit=1&continue={token}"))
-        .await;
+    let two = world.get(&format!("/v1/namespaces/c/quotas?limit=1&continue={token}")).await;
     assert_eq!(two.items()[0]["metadata"]["name"], "z");
     assert!(two.body.get("continue").is_none());
-    assert!(
-        world
-            .get("/v1/namespaces/none/quotas")
-            .await
-            .is(200)
-            .items()
-            .is_empty()
-    );
+    assert!(world.get("/v1/namespaces/none/quotas").await.is(200).items().is_empty());
 }
 
 fn of_the_cluster(change: &str, version: u64, pods: &str) -> Value {
@@ -390,23 +296,14 @@ async fn a_quota_of_the_cluster_is_changed_there_and_goes_with_its_namespace() {
     let own = "/v1/namespaces/a/quotas/own";
     let body = json!({"spec": {"hard": {"pods": "8"}}});
     world.put(own, &body).await.is(201);
-    world
-        .post("/v1/events", &of_the_cluster("ADDED", 5, "3"))
-        .await
-        .is(200);
+    world.post("/v1/events", &of_the_cluster("ADDED", 5, "3")).await.is(200);
     let refused = world.put(Q, &quota(json!({"pods": "4"}))).await;
     refused.is_refused(409, "Conflict");
     let detail = refused.body["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("kubectl -n a edit resourcequota q"),
-        "{detail}"
-    );
+    assert!(detail.contains("kubectl -n a edit resourcequota q"), "{detail}");
     world.delete(Q).await.is_refused(409, "Conflict");
     world.put(Q, &quota(json!({"pods": "3"}))).await.is(200);
-    assert_eq!(
-        world.get(Q).await.body["spec"]["hard"],
-        json!({"pods": "3"})
-    );
+    assert_eq!(world.get(Q).await.body["spec"]["hard"], json!({"pods": "3"}));
 
     // An older namespace of this name, whose end comes late.
     world.post("/v1/events", &end_of_namespace(4)).await.is(200);
@@ -415,10 +312,7 @@ async fn a_quota_of_the_cluster_is_changed_there_and_goes_with_its_namespace() {
     world.get(Q).await.is_refused(404, "NotFound");
     world.get(own).await.is(200);
     // The end is final, also when what came before comes again.
-    world
-        .post("/v1/events", &of_the_cluster("MODIFIED", 6, "3"))
-        .await
-        .is(200);
+    world.post("/v1/events", &of_the_cluster("MODIFIED", 6, "3")).await.is(200);
     world.get(Q).await.is_refused(404, "NotFound");
     let again = world.post("/v1/events", &end_of_namespace(9)).await;
     assert_eq!(again.is(200).body["ignored"], 1);
@@ -427,10 +321,7 @@ async fn a_quota_of_the_cluster_is_changed_there_and_goes_with_its_namespace() {
 #[tokio::test]
 async fn without_adoption_a_quota_of_the_cluster_may_be_changed_here() {
     let world = World::adopting(false);
-    world
-        .post("/v1/events", &of_the_cluster("ADDED", 5, "3"))
-        .await
-        .is(200);
+    world.post("/v1/events", &of_the_cluster("ADDED", 5, "3")).await.is(200);
     world.put(Q, &quota(json!({"pods": "4"}))).await.is(200);
     world.delete(Q).await.is(204);
 }
@@ -475,13 +366,9 @@ async fn what_changes_nothing_of_a_quota_of_the_cluster_is_no_edit() {
     ] {
         world.put(Q, &edited).await.is_refused(409, "Conflict");
     }
-    let stale = world
-        .call("PUT", Q, &[("if-match", "\"nothing\"")], shown.to_string())
-        .await;
+    let stale = world.call("PUT", Q, &[("if-match", "\"nothing\"")], shown.to_string()).await;
     assert_ne!(stale.status, 200, "{stale:?}");
-    let absent = world
-        .call("PUT", Q, &[("if-none-match", "*")], shown.to_string())
-        .await;
+    let absent = world.call("PUT", Q, &[("if-none-match", "*")], shown.to_string()).await;
     absent.is_refused(412, "PreconditionFailed");
 }
 
@@ -512,8 +399,5 @@ async fn the_status_shows_the_limits_in_force() {
     set.is(201);
     let shown = world.get("/v1/namespaces/a/quotas/q").await;
     assert_eq!(shown.body["spec"]["hard"]["pods"], "1");
-    assert_eq!(
-        shown.body["status"]["hard"],
-        json!({"pods": "3", "services": "2"})
-    );
+    assert_eq!(shown.body["status"]["hard"], json!({"pods": "3", "services": "2"}));
 }

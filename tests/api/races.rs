@@ -16,10 +16,7 @@ async fn of_many_racers_exactly_as_many_win_as_there_is_room() {
         let world = world.clone();
         racers.spawn(async move {
             let body = pods(&format!("u{index}"), 1);
-            world
-                .post("/v1/namespaces/a/reservations", &body)
-                .await
-                .status
+            world.post("/v1/namespaces/a/reservations", &body).await.status
         });
     }
     let statuses = racers.join_all().await;
@@ -27,13 +24,7 @@ async fn of_many_racers_exactly_as_many_win_as_there_is_room() {
     assert_eq!((count(201), count(403)), (17, 83));
     let quota = world.get("/v1/namespaces/a/quotas/q").await;
     assert_eq!(quota.body["status"]["reserved"]["pods"], "17");
-    assert_eq!(
-        quota.body["status"]["reservations"]
-            .as_array()
-            .unwrap()
-            .len(),
-        17
-    );
+    assert_eq!(quota.body["status"]["reservations"].as_array().unwrap().len(), 17);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,20 +35,12 @@ async fn one_uid_wins_once_however_often_it_asks() {
     for _ in 0..32 {
         let world = world.clone();
         callers.spawn(async move {
-            let reply = world
-                .post("/v1/namespaces/a/reservations", &pods("u", 1))
-                .await;
+            let reply = world.post("/v1/namespaces/a/reservations", &pods("u", 1)).await;
             (reply.status, reply.body["createdTime"].clone())
         });
     }
     let replies = callers.join_all().await;
-    assert_eq!(
-        replies.iter().filter(|(status, _)| *status == 201).count(),
-        1
-    );
-    assert_eq!(
-        replies.iter().filter(|(status, _)| *status == 200).count(),
-        31
-    );
+    assert_eq!(replies.iter().filter(|(status, _)| *status == 201).count(), 1);
+    assert_eq!(replies.iter().filter(|(status, _)| *status == 200).count(), 31);
     assert!(replies.iter().all(|(_, created)| *created == replies[0].1));
 }

@@ -46,10 +46,7 @@ async fn the_same_request_gets_the_same_answer_and_another_one_does_not() {
     assert_eq!(again.body, first.body);
     let other = world.post(ALL, &pods("u1", 0)).await;
     other.is_refused(422, "UidReused");
-    world
-        .delete("/v1/namespaces/a/reservations/u1")
-        .await
-        .is(204);
+    world.delete("/v1/namespaces/a/reservations/u1").await.is(204);
     let late = world.post(ALL, &pods("u1", 1)).await;
     late.is_refused(409, "ReservationEnded");
     assert_eq!(late.body["state"], "released");
@@ -70,14 +67,8 @@ async fn a_retry_may_write_its_amounts_otherwise() {
     first.is(201);
     for (amounts, ttl) in [
         (json!({"pods": "1", "requests.memory": "1073741824"}), "60s"),
-        (
-            json!({"pods": "1e0", "requests.memory": "1048576Ki"}),
-            "60s",
-        ),
-        (
-            json!({"pods": "01", "requests.memory": "1Gi", "requests.cpu": 0}),
-            "60s",
-        ),
+        (json!({"pods": "1e0", "requests.memory": "1048576Ki"}), "60s"),
+        (json!({"pods": "01", "requests.memory": "1Gi", "requests.cpu": 0}), "60s"),
         (json!({"pods": 1, "requests.memory": "1Gi"}), "5s"),
     ] {
         let again = world.post(ALL, &request(amounts.clone(), ttl)).await;
@@ -113,10 +104,7 @@ async fn a_denial_has_kubernetes_words_and_all_numbers() {
     let first = world.get(&format!("{ALL}/u1")).await;
     assert_eq!(denied.body["retryAfter"], first.body["expirationTime"]);
     assert_eq!(denied.body["asOf"]["sequence"], 2);
-    world
-        .get(&format!("{ALL}/u2"))
-        .await
-        .is_refused(404, "NotFound");
+    world.get(&format!("{ALL}/u2")).await.is_refused(404, "NotFound");
 }
 
 #[tokio::test]
@@ -153,13 +141,9 @@ async fn an_object_is_refused_if_it_is_too_complex_or_needs_less_than_nothing() 
 #[tokio::test]
 async fn an_object_is_measured_and_held_to_what_quotas_demand() {
     let world = World::new();
-    world
-        .quota(json!({"pods": "5", "requests.cpu": "2", "limits.cpu": "4"}))
-        .await;
+    world.quota(json!({"pods": "5", "requests.cpu": "2", "limits.cpu": "4"})).await;
     let reserve_request = |object: Value| json!({ "object": object });
-    let bare = world
-        .post(ALL, &reserve_request(pod("u1", &json!({}))))
-        .await;
+    let bare = world.post(ALL, &reserve_request(pod("u1", &json!({})))).await;
     bare.is_refused(403, "MustSpecify");
     let detail = "failed quota: q: must specify limits.cpu for: c; requests.cpu for: c";
     assert_eq!(bare.body["detail"], detail);
@@ -170,39 +154,22 @@ async fn an_object_is_measured_and_held_to_what_quotas_demand() {
     let holder = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u1"});
     assert_eq!(granted.body["reservedBy"], holder);
     assert_eq!(granted.body["reserved"]["pods"], "1");
-    assert_eq!(
-        granted.body["reserved"]["requests.cpu"], "1500m",
-        "requests default to limits"
-    );
+    assert_eq!(granted.body["reserved"]["requests.cpu"], "1500m", "requests default to limits");
 
-    let superseding = world
-        .post(
-            ALL,
-            &reserve_request(pod("u2", &json!({"limits": {"cpu": "2"}}))),
-        )
-        .await;
+    let superseding =
+        world.post(ALL, &reserve_request(pod("u2", &json!({"limits": {"cpu": "2"}})))).await;
     superseding.is(201);
     let first = world.get(&format!("{ALL}/u1")).await;
     assert_eq!(first.body["state"], "released");
-    assert!(
-        first.body["detail"]
-            .as_str()
-            .unwrap()
-            .contains("newer reservation")
-    );
+    assert!(first.body["detail"].as_str().unwrap().contains("newer reservation"));
 
     let observed = json!({"type": "ADDED", "object": {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "web", "namespace": "a", "uid": "u2", "resourceVersion": "7"},
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}]}}});
     world.events(&[observed]).await;
-    assert_eq!(
-        world.get(&format!("{ALL}/u2")).await.body["state"],
-        "observed"
-    );
-    let late = world
-        .post(&format!("{ALL}/u2/extend"), &json!({"ttl": "60s"}))
-        .await;
+    assert_eq!(world.get(&format!("{ALL}/u2")).await.body["state"], "observed");
+    let late = world.post(&format!("{ALL}/u2/extend"), &json!({"ttl": "60s"})).await;
     late.is_refused(409, "AlreadyObserved");
 }
 
@@ -212,58 +179,22 @@ async fn what_is_not_valid_is_named_field_by_field() {
     let uid = json!({"uid": "u"});
     let cases = [
         (json!({"reserved": {"pods": "1"}}), "reservedBy.uid"),
-        (
-            json!({"reservedBy": {"uid": "a b"}, "reserved": {}}),
-            "reservedBy.uid",
-        ),
+        (json!({"reservedBy": {"uid": "a b"}, "reserved": {}}), "reservedBy.uid"),
         (json!({"reservedBy": uid}), "reserved"),
-        (
-            json!({"reservedBy": uid, "reserved": {}, "object": pod("u", &json!({}))}),
-            "reserved",
-        ),
-        (
-            json!({"reservedBy": uid, "reserved": {"pods": "-1"}}),
-            "reserved[pods]",
-        ),
-        (
-            json!({"reservedBy": uid, "reserved": {"pods": "many"}}),
-            "reserved[pods]",
-        ),
-        (
-            json!({"reservedBy": uid, "reserved": {"pods": true}}),
-            "reserved[pods]",
-        ),
-        (
-            json!({"reservedBy": uid, "reserved": {"a b": "1"}}),
-            "reserved[a b]",
-        ),
-        (
-            json!({"reservedBy": uid, "reserved": {}, "ttl": "soon"}),
-            "ttl",
-        ),
-        (
-            json!({"reservedBy": uid, "reserved": {}, "ttl": "0s"}),
-            "ttl",
-        ),
-        (
-            json!({"reservedBy": uid, "reserved": {}, "ttl": "2h"}),
-            "ttl",
-        ),
-        (
-            json!({"reservedBy": uid, "object": pod("v", &json!({}))}),
-            "object.metadata.uid",
-        ),
-        (
-            json!({"reservedBy": {"kind": "Job"}, "object": pod("v", &json!({}))}),
-            "object.kind",
-        ),
+        (json!({"reservedBy": uid, "reserved": {}, "object": pod("u", &json!({}))}), "reserved"),
+        (json!({"reservedBy": uid, "reserved": {"pods": "-1"}}), "reserved[pods]"),
+        (json!({"reservedBy": uid, "reserved": {"pods": "many"}}), "reserved[pods]"),
+        (json!({"reservedBy": uid, "reserved": {"pods": true}}), "reserved[pods]"),
+        (json!({"reservedBy": uid, "reserved": {"a b": "1"}}), "reserved[a b]"),
+        (json!({"reservedBy": uid, "reserved": {}, "ttl": "soon"}), "ttl"),
+        (json!({"reservedBy": uid, "reserved": {}, "ttl": "0s"}), "ttl"),
+        (json!({"reservedBy": uid, "reserved": {}, "ttl": "2h"}), "ttl"),
+        (json!({"reservedBy": uid, "object": pod("v", &json!({}))}), "object.metadata.uid"),
+        (json!({"reservedBy": {"kind": "Job"}, "object": pod("v", &json!({}))}), "object.kind"),
         (json!({"object": {"metadata": {"uid": "v"}}}), "object.kind"),
         (json!({"object": {"kind": "Pod", "spec": 7}}), "object"),
         (json!({"object": ["v1", "Pod"]}), "object"),
-        (
-            json!({"namespace": "b", "reservedBy": uid, "reserved": {}}),
-            "namespace",
-        ),
+        (json!({"namespace": "b", "reservedBy": uid, "reserved": {}}), "namespace"),
         (
             json!({"object": {"kind": "Pod", "metadata": {"namespace": "b", "uid": "v"}}}),
             "object.metadata.namespace",
@@ -286,13 +217,8 @@ async fn what_is_not_valid_is_named_field_by_field() {
     }
     let both = json!({"reserved": {"a b": "1", "pods": "-1"}});
     let refused = world.post(ALL, &both).await;
-    assert!(
-        refused.body["errors"].as_array().unwrap().len() >= 3,
-        "{refused:?}"
-    );
-    let namespace = world
-        .post("/v1/namespaces/Not%20a%20name/reservations", &pods("u", 1))
-        .await;
+    assert!(refused.body["errors"].as_array().unwrap().len() >= 3, "{refused:?}");
+    let namespace = world.post("/v1/namespaces/Not%20a%20name/reservations", &pods("u", 1)).await;
     namespace.is_refused(422, "Invalid");
     assert_eq!(world.ledger.durable().sequence, 0, "nothing was written");
 }
@@ -308,21 +234,10 @@ async fn more_time_is_given_and_never_taken() {
     assert!(time(&extended.body) > time(&granted.body));
     let shorter = world.post(&path, &json!({"ttl": "1s"})).await;
     assert_eq!(time(&shorter.is(200).body), time(&extended.body));
-    world
-        .post(&path, &json!({"ttl": "1h"}))
-        .await
-        .is_refused(422, "Invalid");
-    world
-        .post(&path, &json!({"ttl": "x"}))
-        .await
-        .is_refused(422, "Invalid");
-    world
-        .post(&path, &json!({}))
-        .await
-        .is_refused(400, "Malformed");
-    let unknown = world
-        .post(&format!("{ALL}/v/extend"), &json!({"ttl": "1s"}))
-        .await;
+    world.post(&path, &json!({"ttl": "1h"})).await.is_refused(422, "Invalid");
+    world.post(&path, &json!({"ttl": "x"})).await.is_refused(422, "Invalid");
+    world.post(&path, &json!({})).await.is_refused(400, "Malformed");
+    let unknown = world.post(&format!("{ALL}/v/extend"), &json!({"ttl": "1s"})).await;
     unknown.is_refused(404, "NotFound");
 }
 
@@ -339,9 +254,7 @@ async fn a_uid_of_another_namespace_is_not_found_under_ones_own() {
     for uid in ["pending", "committed"] {
         let elsewhere = format!("/v1/namespaces/b/reservations/{uid}");
         let answers = [
-            world
-                .post(&format!("{elsewhere}/extend"), &json!({"ttl": "1s"}))
-                .await,
+            world.post(&format!("{elsewhere}/extend"), &json!({"ttl": "1s"})).await,
             world.post(&format!("{elsewhere}/commit"), &nothing).await,
             // Of the committed one it would be a return.
             world.delete(&elsewhere).await,
@@ -365,17 +278,11 @@ async fn what_is_committed_counts_as_used() {
     let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"requests.cpu": "3"}});
     world.post(ALL, &body).await.is(201);
     let path = format!("{ALL}/u/commit");
-    let more = world
-        .post(&path, &json!({"reserved": {"requests.cpu": "4"}}))
-        .await;
+    let more = world.post(&path, &json!({"reserved": {"requests.cpu": "4"}})).await;
     more.is_refused(422, "ExceedsReservation");
-    let negative = world
-        .post(&path, &json!({"reserved": {"requests.cpu": "-1"}}))
-        .await;
+    let negative = world.post(&path, &json!({"reserved": {"requests.cpu": "-1"}})).await;
     negative.is_refused(422, "Invalid");
-    let committed = world
-        .post(&path, &json!({"reserved": {"requests.cpu": "1"}}))
-        .await;
+    let committed = world.post(&path, &json!({"reserved": {"requests.cpu": "1"}})).await;
     assert_eq!(committed.is(200).body["state"], "committed");
     let again = world.call("POST", &path, &[], "").await;
     assert_eq!(again.is(200).body["state"], "committed");
@@ -387,10 +294,7 @@ async fn what_is_committed_counts_as_used() {
         let quota = world.get("/v1/namespaces/a/quotas/q").await;
         assert_eq!(quota.body["status"]["used"]["requests.cpu"], "0");
     }
-    assert_eq!(
-        world.get(&format!("{ALL}/u")).await.body["state"],
-        "released"
-    );
+    assert_eq!(world.get(&format!("{ALL}/u")).await.body["state"], "released");
     let path = format!("{ALL}/u/commit");
     let ended = world.post(&path, &json!({})).await;
     ended.is_refused(409, "AlreadyReleased");
@@ -401,25 +305,14 @@ async fn what_is_given_back_is_free_again() {
     let world = World::new();
     world.quota(json!({"pods": "1"})).await;
     world.post(ALL, &pods("u", 1)).await.is(201);
-    world
-        .post(ALL, &pods("v", 1))
-        .await
-        .is_refused(403, "ExceedsHard");
+    world.post(ALL, &pods("v", 1)).await.is_refused(403, "ExceedsHard");
     for _ in 0..2 {
         world.delete(&format!("{ALL}/u")).await.is(204);
     }
     world.post(ALL, &pods("v", 1)).await.is(201);
-    world
-        .delete(&format!("{ALL}/w"))
-        .await
-        .is_refused(404, "NotFound");
-    world
-        .post(&format!("{ALL}/u/commit"), &json!({}))
-        .await
-        .is_refused(409, "AlreadyReleased");
-    let extend = world
-        .post(&format!("{ALL}/u/extend"), &json!({"ttl": "1s"}))
-        .await;
+    world.delete(&format!("{ALL}/w")).await.is_refused(404, "NotFound");
+    world.post(&format!("{ALL}/u/commit"), &json!({})).await.is_refused(409, "AlreadyReleased");
+    let extend = world.post(&format!("{ALL}/u/extend"), &json!({"ttl": "1s"})).await;
     extend.is_refused(409, "AlreadyReleased");
 }
 
@@ -433,25 +326,14 @@ async fn what_has_expired_is_gone() {
     world.post(ALL, &body).await.is(201);
     loop {
         let batch = batches.recv().await.unwrap();
-        if batch
-            .iter()
-            .any(|entry| entry.event.name() == "ReservationExpired")
-        {
+        if batch.iter().any(|entry| entry.event.name() == "ReservationExpired") {
             break;
         }
     }
-    assert_eq!(
-        world.get(&format!("{ALL}/u")).await.body["state"],
-        "expired"
-    );
-    let extend = world
-        .post(&format!("{ALL}/u/extend"), &json!({"ttl": "1s"}))
-        .await;
+    assert_eq!(world.get(&format!("{ALL}/u")).await.body["state"], "expired");
+    let extend = world.post(&format!("{ALL}/u/extend"), &json!({"ttl": "1s"})).await;
     extend.is_refused(410, "ReservationExpired");
-    world
-        .post(&format!("{ALL}/u/commit"), &json!({}))
-        .await
-        .is_refused(410, "ReservationExpired");
+    world.post(&format!("{ALL}/u/commit"), &json!({})).await.is_refused(410, "ReservationExpired");
     world.delete(&format!("{ALL}/u")).await.is(204);
     world.post(ALL, &pods("v", 1)).await.is(201);
 }
@@ -460,10 +342,7 @@ async fn what_has_expired_is_gone() {
 async fn pages_stay_in_order_whatever_happens_between_them() {
     let world = World::new();
     for index in 0..7 {
-        world
-            .post(ALL, &pods(&format!("u{index}"), 1))
-            .await
-            .is(201);
+        world.post(ALL, &pods(&format!("u{index}"), 1)).await.is(201);
     }
     let uids = |items: &[Value]| -> Vec<String> {
         let uid = |item: &Value| item["reservedBy"]["uid"].as_str().unwrap().to_owned();
@@ -472,10 +351,7 @@ async fn pages_stay_in_order_whatever_happens_between_them() {
     let first = world.get(&format!("{ALL}?limit=3")).await;
     assert_eq!(uids(first.items()), ["u0", "u1", "u2"]);
     // One that was shown gets the last expiration, one that was not is gone, a new one comes.
-    world
-        .post(&format!("{ALL}/u1/extend"), &json!({"ttl": "10m"}))
-        .await
-        .is(200);
+    world.post(&format!("{ALL}/u1/extend"), &json!({"ttl": "10m"})).await.is(200);
     world.delete(&format!("{ALL}/u4")).await.is(204);
     world.post(ALL, &pods("u7", 1)).await.is(201);
     let mut seen = Vec::new();
@@ -486,14 +362,8 @@ async fn pages_stay_in_order_whatever_happens_between_them() {
         next = page.body["continue"].as_str().map(str::to_owned);
     }
     assert_eq!(seen, ["u3", "u5", "u6", "u7"]);
-    world
-        .get(&format!("{ALL}?limit=0"))
-        .await
-        .is_refused(400, "Malformed");
-    world
-        .get(&format!("{ALL}?continue=nonsense"))
-        .await
-        .is_refused(400, "Malformed");
+    world.get(&format!("{ALL}?limit=0")).await.is_refused(400, "Malformed");
+    world.get(&format!("{ALL}?continue=nonsense")).await.is_refused(400, "Malformed");
 }
 
 #[tokio::test]
@@ -502,20 +372,14 @@ async fn a_namespace_cannot_take_the_room_of_all() {
     for index in 0..400 {
         let items =
             [json!({"namespace": "a", "reservedBy": {"uid": format!("u{index}")}, "reserved": {}})];
-        world
-            .post("/v1/reservations:batch", &json!({"items": items}))
-            .await
-            .is(200);
+        world.post("/v1/reservations:batch", &json!({"items": items})).await.is(200);
         if index == 0 {
             continue;
         }
     }
     let refused = world.post(ALL, &pods("more", 0)).await;
     refused.is_refused(429, "TooManyReservations");
-    world
-        .post("/v1/namespaces/b/reservations", &pods("other", 0))
-        .await
-        .is(201);
+    world.post("/v1/namespaces/b/reservations", &pods("other", 0)).await.is(201);
 }
 
 #[tokio::test]
@@ -524,13 +388,8 @@ async fn nothing_is_granted_before_the_sources_are_known() {
     let world = World::new();
     world.post(ALL, &pods("u", 1)).await.is(201);
     world.sources.caught_up.store(false, SeqCst);
-    world
-        .post(ALL, &pods("v", 1))
-        .await
-        .is_refused(503, "NotReady");
-    let batch = world
-        .post("/v1/reservations:batch", &json!({"items": []}))
-        .await;
+    world.post(ALL, &pods("v", 1)).await.is_refused(503, "NotReady");
+    let batch = world.post("/v1/reservations:batch", &json!({"items": []})).await;
     batch.is_refused(503, "NotReady");
     let shown = world.get(&format!("{ALL}/u")).await;
     assert_eq!(shown.is(200).body["lagging"], true);

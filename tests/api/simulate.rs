@@ -46,35 +46,21 @@ async fn a_lower_limit_refuses_what_it_has_no_room_for() {
     assert_eq!((simulation.granted, simulation.refused), (3, 2));
     assert_eq!(simulation.first_sequence, 1);
     assert_eq!(simulation.last_sequence, 8);
-    let refused: Vec<_> = simulation
-        .refusals
-        .iter()
-        .map(|it| it.object.uid.to_string())
-        .collect();
+    let refused: Vec<_> = simulation.refusals.iter().map(|it| it.object.uid.to_string()).collect();
     assert_eq!(refused, ["u3", "u5"]);
-    assert_eq!(
-        simulation.refusals[0].limits[0].resource.as_deref(),
-        Some("pods")
-    );
+    assert_eq!(simulation.refusals[0].limits[0].resource.as_deref(), Some("pods"));
     let [pods, units] = simulation.limits.as_slice() else {
         panic!("{simulation:?}");
     };
     assert_eq!(
-        [
-            &pods.hard.clone().unwrap(),
-            &pods.peak,
-            &pods.least_refusing_none
-        ]
-        .map(ToString::to_string),
+        [&pods.hard.clone().unwrap(), &pods.peak, &pods.least_refusing_none]
+            .map(ToString::to_string),
         ["4", "8", "8"]
     );
     assert_eq!((pods.grants, pods.refused), (5, 2));
     assert_eq!(pods.first_refused, Some(simulation.refusals[0].time));
     // Nobody asked for the widget.
-    assert_eq!(
-        (units.grants, units.refused, units.peak.to_string()),
-        (0, 0, "4".to_owned())
-    );
+    assert_eq!((units.grants, units.refused, units.peak.to_string()), (0, 0, "4".to_owned()));
     assert_ne!(units.time_full, "0s");
     assert!(!simulation.unknown.is_empty());
 }
@@ -115,10 +101,7 @@ async fn a_group_is_simulated_for_all_of_its_namespaces() {
     assert_eq!(simulation.refusals[0].namespace, "b");
     let limit = &simulation.limits[0];
     assert_eq!((limit.namespace.as_ref(), &*limit.name), (None, "all"));
-    assert_eq!(
-        [&limit.peak, &limit.least_refusing_none].map(ToString::to_string),
-        ["11", "11"]
-    );
+    assert_eq!([&limit.peak, &limit.least_refusing_none].map(ToString::to_string), ["11", "11"]);
 }
 
 #[tokio::test]
@@ -133,10 +116,7 @@ async fn a_period_has_only_its_own_entries() {
     assert_eq!(simulation.identity.decisions, 0);
     assert_eq!(simulation.limits[0].peak.to_string(), "4");
     let refused = json!({"from": "2999-01-01T00:00:00Z"});
-    world
-        .post(SIMULATE, &refused)
-        .await
-        .is_refused(400, "Malformed");
+    world.post(SIMULATE, &refused).await.is_refused(400, "Malformed");
 }
 
 #[tokio::test]
@@ -156,12 +136,8 @@ async fn all_that_is_wrong_with_limits_is_named() {
     });
     let reply = world.post(SIMULATE, &body).await;
     reply.is_refused(422, "Invalid");
-    let fields: Vec<_> = reply.body["errors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| &it["field"])
-        .collect();
+    let fields: Vec<_> =
+        reply.body["errors"].as_array().unwrap().iter().map(|it| &it["field"]).collect();
     assert_eq!(
         fields,
         [
@@ -180,26 +156,18 @@ async fn all_that_is_wrong_with_limits_is_named() {
         "metadata": {"name": "g", "annotations": {"quota-ledger.io/parent": "g"}},
         "spec": {"selector": {"labels": {"matchLabels": {"a": "b"}}}, "quota": {"hard": {"pods": "1"}}},
     });
-    let reply = world
-        .post(SIMULATE, &json!({"from": EVER, "groups": [group]}))
-        .await;
+    let reply = world.post(SIMULATE, &json!({"from": EVER, "groups": [group]})).await;
     reply.is_refused(422, "Invalid");
     let field = reply.body["errors"][0]["field"].as_str().unwrap();
-    assert!(
-        field.starts_with("groups[0].metadata.annotations"),
-        "{field}"
-    );
+    assert!(field.starts_with("groups[0].metadata.annotations"), "{field}");
     let unknown = json!({"kind": "ResourceQuota", "namespace": "a", "name": "nobody"});
-    let reply = world
-        .post(SIMULATE, &json!({"from": EVER, "delete": [unknown]}))
-        .await;
+    let reply = world.post(SIMULATE, &json!({"from": EVER, "delete": [unknown]})).await;
     reply.is_refused(404, "NotFound");
     let detail = reply.body["detail"].as_str().unwrap();
     assert!(detail.contains("quota nobody of namespace a"), "{detail}");
-    for (wrong, reason) in [
-        (json!({}), "Malformed"),
-        (json!({"from": EVER, "quota": []}), "Malformed"),
-    ] {
+    for (wrong, reason) in
+        [(json!({}), "Malformed"), (json!({"from": EVER, "quota": []}), "Malformed")]
+    {
         world.post(SIMULATE, &wrong).await.is_refused(400, reason);
     }
 }

@@ -17,14 +17,8 @@ async fn ended() -> World {
     let mut held = pods("u", 2);
     held["reservedBy"]["name"] = "web".into();
     held["reservedBy"]["kind"] = "Pod".into();
-    world
-        .post("/v1/namespaces/a/reservations", &held)
-        .await
-        .is(201);
-    world
-        .delete("/v1/namespaces/a/reservations/u")
-        .await
-        .is(204);
+    world.post("/v1/namespaces/a/reservations", &held).await.is(201);
+    world.delete("/v1/namespaces/a/reservations/u").await.is(204);
     world.events(&[deleted("w")]).await;
     world
 }
@@ -52,21 +46,13 @@ async fn entries_name_what_was_deleted_and_what_has_ended() {
     assert_eq!(of("ReservationGranted").1, Value::Null);
     // Also alone, without the entry that names it.
     for (sequence, subject) in [(deletion, widget_subject()), (release, held)] {
-        let one = world
-            .get(&format!("/v1/entries?from={sequence}&limit=1"))
-            .await;
+        let one = world.get(&format!("/v1/entries?from={sequence}&limit=1")).await;
         assert_eq!(one.is(200).items()[0]["subject"], subject);
     }
     // What was never seen has no name.
     let unknown = json!({"reservedBy": {"uid": "x"}, "reserved": {"pods": "1"}});
-    world
-        .post("/v1/namespaces/a/reservations", &unknown)
-        .await
-        .is(201);
-    world
-        .delete("/v1/namespaces/a/reservations/x")
-        .await
-        .is(204);
+    world.post("/v1/namespaces/a/reservations", &unknown).await.is(201);
+    world.delete("/v1/namespaces/a/reservations/x").await.is(204);
     let last = world.get("/v1/entries?order=desc&limit=1").await;
     assert_eq!(last.items()[0]["subject"]["name"], Value::Null);
     assert_eq!(last.items()[0]["subject"]["amounts"], json!({"pods": "1"}));

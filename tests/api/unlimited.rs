@@ -14,14 +14,9 @@ fn wanting(uid: &str, reserved: Value) -> Value {
 #[tokio::test]
 async fn a_grant_names_the_quotas_that_hold_it_and_what_nothing_limits() {
     let world = World::new();
-    world
-        .quota(json!({"pods": "9", "requests.memory": "8Gi"}))
-        .await;
+    world.quota(json!({"pods": "9", "requests.memory": "8Gi"})).await;
     let other = json!({"spec": {"hard": {"requests.cpu": "4"}}});
-    world
-        .put("/v1/namespaces/a/quotas/other", &other)
-        .await
-        .is(201);
+    world.put("/v1/namespaces/a/quotas/other", &other).await.is(201);
     let granted = world.post(ALL, &wanting("u1", json!({"pods": "1"}))).await;
     granted.is(201);
     assert_eq!(granted.body["quotas"], json!(["q"]));
@@ -33,10 +28,7 @@ async fn a_grant_names_the_quotas_that_hold_it_and_what_nothing_limits() {
     let granted = world.post(ALL, &wanting("u2", typo.clone())).await;
     granted.is(201);
     assert_eq!(granted.body["quotas"], json!(["other", "q"]));
-    assert_eq!(
-        granted.body["unlimited"],
-        json!(["memory", "requests.example.com/gpu"])
-    );
+    assert_eq!(granted.body["unlimited"], json!(["memory", "requests.example.com/gpu"]));
     let warning = "no quota of namespace \"a\" limits memory, requests.example.com/gpu";
     assert_eq!(granted.body["warnings"], json!([warning]));
     assert_eq!(
@@ -45,10 +37,7 @@ async fn a_grant_names_the_quotas_that_hold_it_and_what_nothing_limits() {
     );
     // A later read shows the state at that time.
     let later = json!({"spec": {"hard": {"requests.example.com/gpu": "4"}}});
-    world
-        .put("/v1/namespaces/a/quotas/third", &later)
-        .await
-        .is(201);
+    world.put("/v1/namespaces/a/quotas/third", &later).await.is(201);
     let found = world.get(&format!("{ALL}/u2")).await;
     assert_eq!(found.body["quotas"], json!(["other", "q", "third"]));
     assert_eq!(found.body["unlimited"], json!(["memory"]));
@@ -58,15 +47,10 @@ async fn a_grant_names_the_quotas_that_hold_it_and_what_nothing_limits() {
     assert_eq!(ended.body["state"], "released");
     assert!(ended.body.get("quotas").is_none() && ended.body.get("unlimited").is_none());
 
-    let checked = world
-        .post("/v1/namespaces/a/check", &wanting("u3", typo))
-        .await;
+    let checked = world.post("/v1/namespaces/a/check", &wanting("u3", typo)).await;
     assert_eq!(checked.is(200).body["fits"], true);
     assert_eq!(checked.body["unlimited"], json!(["memory"]));
-    assert_eq!(
-        checked.body["warnings"],
-        json!(["no quota of namespace \"a\" limits memory"])
-    );
+    assert_eq!(checked.body["warnings"], json!(["no quota of namespace \"a\" limits memory"]));
 }
 
 #[tokio::test]
@@ -80,17 +64,12 @@ async fn a_mistyped_namespace_is_warned_of_in_batches_too() {
         };
         let batch = json!({"atomic": atomic, "items": [item("a"), item("aa")]});
         let answer = world.post("/v1/reservations:batch", &batch).await;
-        let [right, wrong] = answer.is(200).items() else {
-            panic!("{answer:?}")
-        };
+        let [right, wrong] = answer.is(200).items() else { panic!("{answer:?}") };
         assert_eq!(right["quotas"], json!(["q"]));
         assert!(right.get("warnings").is_none());
         assert_eq!(wrong["quotas"], json!([]));
         assert_eq!(wrong["unlimited"], json!(["pods"]));
-        assert_eq!(
-            wrong["warnings"],
-            json!(["no quota of namespace \"aa\" limits pods"])
-        );
+        assert_eq!(wrong["warnings"], json!(["no quota of namespace \"aa\" limits pods"]));
     }
 }
 
@@ -112,22 +91,15 @@ async fn it_is_denied_or_passed_over_where_that_is_the_policy() {
     assert_eq!(checked.is(200).body["fits"], false);
     assert_eq!(checked.body["reason"], "InsufficientQuota");
     let mistyped = "/v1/namespaces/aa/reservations";
-    let denied = strict
-        .post(mistyped, &wanting("u1", json!({"pods": "1"})))
-        .await;
+    let denied = strict.post(mistyped, &wanting("u1", json!({"pods": "1"}))).await;
     denied.is_refused(403, "InsufficientQuota");
-    strict
-        .post(ALL, &wanting("u1", json!({"pods": "1"})))
-        .await
-        .is(201);
+    strict.post(ALL, &wanting("u1", json!({"pods": "1"}))).await.is(201);
 }
 
 #[tokio::test]
 async fn of_an_object_other_names_of_what_is_limited_are_no_typing_errors() {
     let world = World::new();
-    world
-        .quota(json!({"requests.cpu": "4", "requests.memory": "8Gi"}))
-        .await;
+    world.quota(json!({"requests.cpu": "4", "requests.memory": "8Gi"})).await;
     let pod = |uid: &str, resources: Value| {
         let container = json!({"name": "c", "resources": {"requests": resources}});
         json!({"object": {
@@ -154,10 +126,7 @@ async fn reservations_of_any_state_are_listed_in_pages() {
     world.quota(json!({"pods": "20"})).await;
     for number in 0..9 {
         let uid = format!("u{number}");
-        world
-            .post(ALL, &wanting(&uid, json!({"pods": "1"})))
-            .await
-            .is(201);
+        world.post(ALL, &wanting(&uid, json!({"pods": "1"}))).await.is(201);
     }
     // In another order than they were granted in.
     for number in [6, 2, 4] {
@@ -190,8 +159,6 @@ async fn reservations_of_any_state_are_listed_in_pages() {
     assert_eq!(world.get(ALL).await.items().len(), 4);
     let wrong = world.get(&format!("{ALL}?state=gone")).await;
     wrong.is_refused(400, "Malformed");
-    let none = world
-        .get("/v1/namespaces/none/reservations?state=released")
-        .await;
+    let none = world.get("/v1/namespaces/none/reservations?state=released").await;
     assert!(none.is(200).items().is_empty());
 }

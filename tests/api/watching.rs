@@ -24,10 +24,7 @@ impl Watching {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let stream = response.into_body().into_data_stream();
-        Self {
-            stream,
-            text: String::new(),
-        }
+        Self { stream, text: String::new() }
     }
 
     /// The next block of lines; none at the end.
@@ -71,10 +68,7 @@ impl Watching {
 
 async fn reserve(world: &World, uid: u64) {
     let body = pods(&format!("u{uid}"), 1);
-    world
-        .post("/v1/namespaces/a/reservations", &body)
-        .await
-        .is(201);
+    world.post("/v1/namespaces/a/reservations", &body).await.is(201);
 }
 
 #[tokio::test]
@@ -101,11 +95,7 @@ async fn a_watch_goes_on_where_it_was_without_gap_or_double() {
     }
     assert_eq!(watching.ids(5).await, [5, 6, 7, 8, 9]);
     let mut again = Watching::open(&world, "/v1/watch?from=1", Some(7)).await;
-    assert_eq!(
-        again.ids(2).await,
-        [8, 9],
-        "where it was goes before where it began"
-    );
+    assert_eq!(again.ids(2).await, [8, 9], "where it was goes before where it began");
     let mut from = Watching::open(&world, "/v1/watch?from=8", None).await;
     assert_eq!(from.ids(2).await, [8, 9]);
 }
@@ -133,14 +123,8 @@ async fn a_watch_may_be_of_one_namespace() {
     let world = World::new();
     let mut watching = Watching::open(&world, "/v1/watch?namespace=b", None).await;
     reserve(&world, 1).await;
-    world
-        .post("/v1/namespaces/b/reservations", &pods("v", 1))
-        .await
-        .is(201);
-    world
-        .delete("/v1/namespaces/b/reservations/v")
-        .await
-        .is(204);
+    world.post("/v1/namespaces/b/reservations", &pods("v", 1)).await.is(201);
+    world.delete("/v1/namespaces/b/reservations/v").await.is(204);
     assert_eq!(watching.ids(2).await, [2, 3]);
 }
 
@@ -206,18 +190,12 @@ async fn a_watch_takes_the_entries_of_a_long_batch_in_parts() {
 async fn watches_are_counted_and_end_with_the_daemon() {
     let world = World::with(|parts| parts.watches = Watches::new(1.into()));
     let mut first = Watching::open(&world, "/v1/watch", None).await;
-    world
-        .get("/v1/watch")
-        .await
-        .is_refused(503, "TooManyWatches");
+    world.get("/v1/watch").await.is_refused(503, "TooManyWatches");
     world.stop.cancel();
     assert_eq!(first.next().await, None);
     drop(first);
     let bad = [("last-event-id", "x")];
-    world
-        .call("GET", "/v1/watch", &bad, "")
-        .await
-        .is_refused(400, "Malformed");
+    world.call("GET", "/v1/watch", &bad, "").await.is_refused(400, "Malformed");
 }
 
 #[tokio::test]
@@ -232,10 +210,7 @@ async fn a_watch_names_what_was_deleted() {
         let (_, event, data) = watching.next().await.unwrap();
         if event == "ObjectDeleted" {
             assert_eq!(data["subject"]["name"], "w");
-            assert_eq!(
-                data["subject"]["amounts"]["requests.example.com/units"],
-                "3"
-            );
+            assert_eq!(data["subject"]["amounts"]["requests.example.com/units"], "3");
             break;
         }
     }

@@ -86,23 +86,13 @@ impl World {
 
     fn made(rule: impl FnOnce(&mut Policy), change: impl FnOnce(&mut Parts)) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let options = Options {
-            segment_bytes: 1 << 20,
-            ..Options::default()
-        };
+        let options = Options { segment_bytes: 1 << 20, ..Options::default() };
         let (journal, reader, recovery) =
             FileJournal::open(Arc::new(RealDisk), directory.path(), options).unwrap();
-        let mut policy = Policy {
-            max_pending_per_namespace: 400,
-            adopts_quotas: true,
-            ..Policy::default()
-        };
+        let mut policy =
+            Policy { max_pending_per_namespace: 400, adopts_quotas: true, ..Policy::default() };
         rule(&mut policy);
-        let options = writer::Options {
-            policy,
-            queue: 1024,
-            max_batch_entries: 4096,
-        };
+        let options = writer::Options { policy, queue: 1024, max_batch_entries: 4096 };
         let (ledger, threads) = writer::start(
             State::default(),
             journal,
@@ -112,10 +102,8 @@ impl World {
             |error| panic!("{error}"),
         )
         .unwrap();
-        let sources = Arc::new(Told {
-            caught_up: AtomicBool::new(true),
-            lag: AtomicBool::new(false),
-        });
+        let sources =
+            Arc::new(Told { caught_up: AtomicBool::new(true), lag: AtomicBool::new(false) });
         let stop = CancellationToken::new();
         let mut parts = Parts::new(
             &Config::default(),
@@ -203,12 +191,8 @@ impl World {
 
     /// Sets the quota `q` of the namespace `a`.
     pub(crate) async fn quota(&self, hard: Value) {
-        let reply = self
-            .put(
-                "/v1/namespaces/a/quotas/q",
-                &json!({ "spec": { "hard": hard } }),
-            )
-            .await;
+        let reply =
+            self.put("/v1/namespaces/a/quotas/q", &json!({ "spec": { "hard": hard } })).await;
         assert!(matches!(reply.status, 200 | 201), "{reply:?}");
     }
 
@@ -235,18 +219,12 @@ impl Drop for World {
 impl Reply {
     /// What holds for every answer.
     fn is_well_formed(&self, body: &[u8]) {
-        let content_type = self
-            .headers
-            .get("content-type")
-            .map(|value| value.to_str().unwrap());
+        let content_type = self.headers.get("content-type").map(|value| value.to_str().unwrap());
         if self.status >= 400 && !body.is_empty() {
             assert_eq!(content_type, Some("application/problem+json"), "{self:?}");
             assert_eq!(self.body["status"], self.status, "{self:?}");
             let reason = self.body["reason"].as_str().unwrap();
-            assert_eq!(
-                self.body["type"],
-                format!("urn:quota-ledger:problem:{reason}")
-            );
+            assert_eq!(self.body["type"], format!("urn:quota-ledger:problem:{reason}"));
             for field in ["title", "detail"] {
                 assert!(!self.body[field].as_str().unwrap().is_empty(), "{self:?}");
             }
@@ -264,10 +242,7 @@ impl Reply {
 
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
-        value
-            .unwrap_or_else(|| panic!("no {name}: {self:?}"))
-            .to_str()
-            .unwrap()
+        value.unwrap_or_else(|| panic!("no {name}: {self:?}")).to_str().unwrap()
     }
 
     /// Asserts the status and the reason of a refusal.

@@ -15,10 +15,7 @@ use tempfile::TempDir;
 use super::{checkpoints::quotactl, observe, reserve, set_quota, support::quotad::Quotad};
 
 fn backup(path: &Path, quotad: &Quotad, name: &str) -> (Option<i32>, Value, String) {
-    let made = quotactl(
-        path,
-        &["--server", &quotad.api, "-o", "json", "backup", name],
-    );
+    let made = quotactl(path, &["--server", &quotad.api, "-o", "json", "backup", name]);
     let said = serde_json::from_slice(&made.stdout).unwrap_or_default();
     let errors = String::from_utf8(made.stderr).unwrap();
     (made.status.code(), said, errors)
@@ -109,10 +106,7 @@ fn a_backup_of_a_busy_daemon_holds_all_that_was_acknowledged() {
     );
     assert!(made[3].1["firstSequence"].as_u64() > Some(1), "{made:?}");
     for (number, (before, made)) in made.iter().enumerate() {
-        assert!(
-            made["lastSequence"].as_u64() >= *before,
-            "{made} {before:?}"
-        );
+        assert!(made["lastSequence"].as_u64() >= *before, "{made} {before:?}");
         let (code, said) = restore(path, &format!("backup-{number}"), &format!("data-{number}"));
         assert_eq!(code, Some(0), "{said}");
         let restored = Quotad::start(path, &[&format!("--data-dir=data-{number}")]);
@@ -169,11 +163,7 @@ fn a_damaged_backup_is_not_restored() {
     assert_eq!(quotad.stop().code(), Some(0));
     let quotad = Quotad::start(path, &[]);
     let (code, made, said) = backup(path, &quotad, "backup");
-    assert_eq!(
-        (code, made["snapshots"].as_u64() > Some(0)),
-        (Some(0), true),
-        "{said}"
-    );
+    assert_eq!((code, made["snapshots"].as_u64() > Some(0)), (Some(0), true), "{said}");
     assert_eq!(quotad.stop().code(), Some(0));
     let backup = path.join("backup");
     let first = |directory: &str| {

@@ -33,25 +33,17 @@ fn verify(directory: &Path, data: &str) -> (Option<i32>, String) {
         "key.pub",
     ];
     let output = quotactl(directory, &arguments);
-    (
-        output.status.code(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-const SIGNING: [&str; 3] = [
-    "--checkpoint.key_file=key",
-    "--checkpoint.file=checkpoints",
-    "--checkpoint.every_entries=2",
-];
+const SIGNING: [&str; 3] =
+    ["--checkpoint.key_file=key", "--checkpoint.file=checkpoints", "--checkpoint.every_entries=2"];
 
 /// A ledger with signed checkpoints, closed in order.
 fn signed() -> TempDir {
     let directory = TempDir::new().unwrap();
-    let made = quotactl(
-        directory.path(),
-        &["ledger", "keygen", "key", "--origin", "ledger.example.com"],
-    );
+    let made =
+        quotactl(directory.path(), &["ledger", "keygen", "key", "--origin", "ledger.example.com"]);
     assert!(made.status.success(), "{made:?}");
     let quotad = Quotad::start(directory.path(), &SIGNING);
     set_quota(&quotad);
@@ -63,11 +55,7 @@ fn signed() -> TempDir {
 }
 
 fn copy(directory: &Path, from: &str, to: &str) {
-    let copied = Command::new("cp")
-        .current_dir(directory)
-        .args(["-r", from, to])
-        .status()
-        .unwrap();
+    let copied = Command::new("cp").current_dir(directory).args(["-r", from, to]).status().unwrap();
     assert!(copied.success());
 }
 
@@ -84,11 +72,7 @@ fn a_ledger_is_proven_to_extend_its_checkpoints() {
     assert_eq!(verify(path, "data").0, Some(0));
     let notes = std::fs::read_to_string(path.join("checkpoints")).unwrap();
     assert!(notes.starts_with("ledger.example.com\n"));
-    std::fs::write(
-        path.join("checkpoints"),
-        notes.replacen("\ntime 20", "\ntime 19", 1),
-    )
-    .unwrap();
+    std::fs::write(path.join("checkpoints"), notes.replacen("\ntime 20", "\ntime 19", 1)).unwrap();
     let (code, said) = verify(path, "data");
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("is wrong"), "{said}");

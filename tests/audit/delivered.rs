@@ -20,10 +20,7 @@ fn signing(path: &Path, more: &[String]) -> Quotad {
 fn keygen(path: &Path) -> PublicKey {
     let keygen = ["ledger", "keygen", "key", "--origin", "ledger.example.com"];
     assert!(quotactl(path, &keygen).status.success());
-    fs::read_to_string(path.join("key.pub"))
-        .unwrap()
-        .parse()
-        .unwrap()
+    fs::read_to_string(path.join("key.pub")).unwrap().parse().unwrap()
 }
 
 fn metric(quotad: &Quotad, name: &str) -> Option<f64> {
@@ -48,11 +45,7 @@ async fn delivered(quotad: &Quotad, place: &str, sequence: u64) {
 fn verify(path: &Path, arguments: &str) -> (i32, String, String) {
     let mut all = vec!["checkpoint", "verify", "--public-key", "key.pub"];
     all.extend(arguments.split_whitespace());
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = quotactl(path, &all);
+    let Output { status, stdout, stderr } = quotactl(path, &all);
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }
@@ -86,10 +79,7 @@ async fn checkpoints_reach_a_directory_also_after_failures() {
     let copies = fs::read_dir(path.join("copies")).unwrap();
     let mut copies: Vec<_> = copies.map(|entry| entry.unwrap().path()).collect();
     copies.sort();
-    let copied: Vec<_> = copies
-        .iter()
-        .map(|path| fs::read_to_string(path).unwrap())
-        .collect();
+    let copied: Vec<_> = copies.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     assert_eq!(copied, stored.notes);
     for text in &copied {
         note::verify(text, &key).unwrap();
@@ -98,18 +88,13 @@ async fn checkpoints_reach_a_directory_also_after_failures() {
     assert_eq!(code, 0, "{err}");
     let count = stored.notes.len();
     assert!(
-        out.starts_with(&format!(
-            "consistent: {count} checkpoints of ledger.example.com"
-        )),
+        out.starts_with(&format!("consistent: {count} checkpoints of ledger.example.com")),
         "{out}"
     );
     let (code, out, err) = verify(path, "copies --ledger data -o json");
     assert_eq!(code, 0, "{err}");
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(
-        (&report["consistent"], &report["checkpoints"]),
-        (&true.into(), &count.into())
-    );
+    assert_eq!((&report["consistent"], &report["checkpoints"]), (&true.into(), &count.into()));
 
     // What was signed last is delivered again at the next start: nobody knows whether it was before.
     let last = stored.notes.last().unwrap();
@@ -155,11 +140,7 @@ fn checkpoints_that_contradict_each_other_or_the_ledger_are_told() {
     let stored = quota_journal::checkpoint::read_all(&path.join("first")).unwrap();
     let (last, before) = stored.notes.split_last().unwrap();
     assert!(!before.is_empty());
-    fs::write(
-        path.join("shrunk"),
-        format!("{last}\n{}\n", before.join("\n")),
-    )
-    .unwrap();
+    fs::write(path.join("shrunk"), format!("{last}\n{}\n", before.join("\n"))).unwrap();
     refused("shrunk", "had become shorter");
     let moved = first.replacen("\ntime 20", "\ntime 19", 1);
     fs::write(path.join("forged"), moved).unwrap();

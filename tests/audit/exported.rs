@@ -35,18 +35,8 @@ fn exported(path: &Path) -> (Vec<Value>, Vec<u8>) {
         assert_eq!(reserve(&quotad, uid, 1).0, 201);
     }
     let of = |uid: &str| format!("/v1/namespaces/team-a/reservations/{uid}");
-    assert_eq!(
-        quotad
-            .post(&format!("{}/commit", of("committed")), &json!({}))
-            .0,
-        200
-    );
-    assert_eq!(
-        quotad
-            .post(&format!("{}/extend", of("kept")), &json!({"ttl": "9m"}))
-            .0,
-        200
-    );
+    assert_eq!(quotad.post(&format!("{}/commit", of("committed")), &json!({})).0, 200);
+    assert_eq!(quotad.post(&format!("{}/extend", of("kept")), &json!({"ttl": "9m"})).0, 200);
     assert_eq!(quotad.post("/v1/events", &json!({"no": 1})).0, 200);
     let before = answers(&quotad);
     assert_eq!(quotad.stop().code(), Some(0));
@@ -60,29 +50,16 @@ fn an_imported_ledger_is_the_same_and_answers_the_same() {
     let path = directory.path();
     let (before, text) = exported(path);
     fs::write(path.join("ledger.ndjson"), &text).unwrap();
-    let import = [
-        "ledger",
-        "import",
-        "ledger.ndjson",
-        "--data-dir",
-        "imported",
-    ];
+    let import = ["ledger", "import", "ledger.ndjson", "--data-dir", "imported"];
     done(path, &import);
-    assert_eq!(
-        head_and_digest(path, "imported"),
-        head_and_digest(path, "data")
-    );
+    assert_eq!(head_and_digest(path, "imported"), head_and_digest(path, "data"));
     let again = done(path, &["ledger", "export", "-", "--data-dir", "imported"]);
     assert!(again == text, "its bytes are the same");
     done(path, &["ledger", "verify", "--data-dir", "imported"]);
     let quotad = Quotad::start(path, &["--data-dir=imported"]);
     assert_eq!(answers(&quotad), before);
     assert_eq!(reserve(&quotad, "kept", 1).0, 200, "it is remembered");
-    assert_eq!(
-        quotactl(path, &import).status.code(),
-        Some(12),
-        "it is not empty"
-    );
+    assert_eq!(quotactl(path, &import).status.code(), Some(12), "it is not empty");
 }
 
 #[test]
@@ -94,22 +71,14 @@ fn an_export_with_a_changed_line_is_refused_with_its_number() {
     assert!(lines.len() > 30);
     for (number, line) in lines.iter().enumerate() {
         // A letter of the value that stands last, in the midst of it.
-        let end = line
-            .trim_end_matches(|byte: char| !byte.is_ascii_alphanumeric())
-            .len();
+        let end = line.trim_end_matches(|byte: char| !byte.is_ascii_alphanumeric()).len();
         let mut changed = line.as_bytes().to_vec();
         let byte = &mut changed[end - 1];
         *byte = if *byte == b'1' { b'2' } else { b'1' };
         let mut all: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
         all[number] = &changed;
         fs::write(path.join("changed.ndjson"), all.join(&b'\n')).unwrap();
-        let import = [
-            "ledger",
-            "import",
-            "changed.ndjson",
-            "--data-dir",
-            "imported",
-        ];
+        let import = ["ledger", "import", "changed.ndjson", "--data-dir", "imported"];
         let output = quotactl(path, &import);
         let said = String::from_utf8(output.stderr).unwrap();
         let place = format!("error: line {}: ", number + 1);

@@ -13,9 +13,7 @@ const UNITS: &str = "requests.example.com/units";
 fn group(quotad: &Quotad, name: &str, hard: u32, more: Value) {
     let mut body =
         json!({"selector": {"labels": {"matchLabels": {"team": name}}}, "hard": {UNITS: hard}});
-    body.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let (status, answer) = quotad.put(&format!("/v1/groups/{name}"), &body);
     assert!(status == 201 || status == 200, "{answer}");
 }
@@ -61,9 +59,7 @@ fn usage(quotad: &Quotad, name: &str, at: Option<u64>) -> (Vec<String>, Vec<Stri
     let figures = ["used", "reserved", "guaranteedToOthers"];
     let members = usage["namespaces"].as_array().unwrap().iter();
     (
-        figures
-            .map(|figure| text(&usage["resources"][0][figure]))
-            .into(),
+        figures.map(|figure| text(&usage["resources"][0][figure])).into(),
         members.map(|member| text(&member["namespace"])).collect(),
     )
 }
@@ -78,12 +74,7 @@ fn company(directory: &TempDir, arguments: &[&str]) -> Quotad {
     let quotad = Quotad::start(directory.path(), arguments);
     group(&quotad, "company", 10, json!({}));
     group(&quotad, "red", 8, json!({"parent": "company"}));
-    group(
-        &quotad,
-        "blue",
-        8,
-        json!({"parent": "company", "guaranteed": {UNITS: 3}}),
-    );
+    group(&quotad, "blue", 8, json!({"parent": "company", "guaranteed": {UNITS: 3}}));
     for (namespace, team) in [("team-a", "red"), ("team-b", "red"), ("team-c", "blue")] {
         label(&quotad, namespace, 1, team);
     }
@@ -107,19 +98,10 @@ fn the_past_of_a_group_has_its_members_and_limits_also_after_a_kill() {
     let then = numbers(["5", "0", "0"], &["team-a", "team-b"]);
     assert_eq!(usage(&quotad, "red", Some(before)), then);
     let company = ["team-a", "team-b", "team-c"];
-    assert_eq!(
-        usage(&quotad, "company", Some(before)),
-        numbers(["5", "0", "3"], &company)
-    );
+    assert_eq!(usage(&quotad, "company", Some(before)), numbers(["5", "0", "3"], &company));
     // What was guaranteed to blue is used by what moved there.
-    assert_eq!(
-        usage(&quotad, "company", Some(moved)),
-        numbers(["5", "1", "0"], &company)
-    );
-    assert_eq!(
-        usage(&quotad, "blue", Some(moved)),
-        numbers(["3", "0", "0"], &company[1..])
-    );
+    assert_eq!(usage(&quotad, "company", Some(moved)), numbers(["5", "1", "0"], &company));
+    assert_eq!(usage(&quotad, "blue", Some(moved)), numbers(["3", "0", "0"], &company[1..]));
 }
 
 #[test]
@@ -133,22 +115,10 @@ fn what_a_namespace_has_of_a_group_is_explained() {
     for name in ["red", "company"] {
         let (status, explained) = quotad.ask(&format!("{path}={name}"));
         assert_eq!(status, 200, "{explained}");
-        assert_eq!(
-            (&explained["used"], &explained["reserved"]),
-            (&json!("2"), &json!("1"))
-        );
+        assert_eq!((&explained["used"], &explained["reserved"]), (&json!("2"), &json!("1")));
         let items = explained["items"].as_array().unwrap();
-        let parts: Vec<_> = items
-            .iter()
-            .map(|item| (&item["uid"], &item["amount"]))
-            .collect();
-        assert_eq!(
-            parts,
-            [
-                (&json!("a"), &json!("2")),
-                (&json!("promised"), &json!("1"))
-            ]
-        );
+        let parts: Vec<_> = items.iter().map(|item| (&item["uid"], &item["amount"])).collect();
+        assert_eq!(parts, [(&json!("a"), &json!("2")), (&json!("promised"), &json!("1"))]);
         assert_eq!(items[0]["sequence"], seen);
     }
     let (status, answer) = quotad.ask(&format!("{path}=blue"));
@@ -166,17 +136,9 @@ fn denials_name_groups_and_no_namespace_of_others() {
     let quotad = company(&directory, &[]);
     observe(&quotad, "team-b", "b", 3);
     let (status, denied) = reserve(&quotad, "team-a", "late", 5);
-    assert_eq!(
-        (status, &denied["fitsWhenEmpty"]),
-        (403, &json!(true)),
-        "{denied}"
-    );
+    assert_eq!((status, &denied["fitsWhenEmpty"]), (403, &json!(true)), "{denied}");
     let (status, denied) = reserve(&quotad, "team-a", "never", 8);
-    assert_eq!(
-        (status, &denied["fitsWhenEmpty"]),
-        (403, &json!(false)),
-        "{denied}"
-    );
+    assert_eq!((status, &denied["fitsWhenEmpty"]), (403, &json!(false)), "{denied}");
     let (status, listed) = quotad.ask("/v1/namespaces/team-a/denials");
     assert_eq!(status, 200, "{listed}");
     let late = &listed["items"][1];
@@ -189,20 +151,14 @@ fn denials_name_groups_and_no_namespace_of_others() {
         )
     );
     let quotas = late["quotas"].as_array().unwrap();
-    let names: Vec<_> = quotas
-        .iter()
-        .map(|quota| (&quota["kind"], &quota["name"]))
-        .collect();
+    let names: Vec<_> = quotas.iter().map(|quota| (&quota["kind"], &quota["name"])).collect();
     let kind = json!("ClusterResourceQuota");
     assert_eq!(names, [(&kind, &json!("red")), (&kind, &json!("company"))]);
     assert_eq!(quotas[1]["resources"][0]["guaranteedToOthers"], "3");
     assert!(!late.to_string().contains("team-b"), "{late}");
     drop(quotad);
     let quotad = Quotad::start(directory.path(), &[]);
-    assert_eq!(
-        quotad.ask("/v1/namespaces/team-a/denials").1["items"][1],
-        *late
-    );
+    assert_eq!(quotad.ask("/v1/namespaces/team-a/denials").1["items"][1], *late);
 }
 
 #[test]
@@ -211,19 +167,13 @@ fn drift_that_is_put_right_is_put_right_in_groups() {
     let quotad = company(&directory, &[]);
     observe(&quotad, "team-a", "a", 2);
     observe(&quotad, "team-a", "gone", 4);
-    let listing = json!([
-        widget("team-a", "a", 2, 5),
-        widget("team-a", "missed", 2, 1)
-    ]);
+    let listing = json!([widget("team-a", "a", 2, 5), widget("team-a", "missed", 2, 1)]);
     let (status, compared) = quotad.post("/v1/drift", &json!({"listing": listing}));
     assert_eq!(status, 200, "{compared}");
     let record = |object: &Value| json!({"sequence": object["sequence"], "resourceVersion": object["resourceVersion"]});
     let (_, objects) = quotad.ask("/v1/objects?resource=widgets.example.com");
     let objects = objects["items"].as_array().unwrap().iter();
-    let gone = objects
-        .clone()
-        .find(|object| object["uid"] == "gone")
-        .unwrap();
+    let gone = objects.clone().find(|object| object["uid"] == "gone").unwrap();
     let items = json!([
         {"uid": "gone", "known": record(gone)},
         {"object": listing[0], "known": record(&compared["items"][0]["known"])},
@@ -253,9 +203,8 @@ fn of_many_racers_in_fifty_namespaces_as_many_win_as_the_group_has_room() {
         })
     };
     let statuses: Vec<u16> = thread::scope(|scope| {
-        let racers: Vec<_> = (0..16)
-            .map(|racer| scope.spawn(move || race(racer).collect::<Vec<_>>()))
-            .collect();
+        let racers: Vec<_> =
+            (0..16).map(|racer| scope.spawn(move || race(racer).collect::<Vec<_>>())).collect();
         let all = racers.into_iter().flat_map(|racer| racer.join().unwrap());
         all.collect()
     });

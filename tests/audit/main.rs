@@ -72,9 +72,8 @@ fn usage_of_the_past_is_what_a_read_said_then() {
     let (_, then) = quotad.ask(&format!("/v1/namespaces/team-a/usage?at={time}"));
     assert_eq!(&then, last);
     let from = said[0]["asOf"]["time"].as_str().unwrap();
-    let (status, series) = quotad.ask(&format!(
-        "/v1/namespaces/team-a/usage/history?from={from}&to={time}&step=1h"
-    ));
+    let (status, series) =
+        quotad.ask(&format!("/v1/namespaces/team-a/usage/history?from={from}&to={time}&step=1h"));
     assert_eq!(status, 200, "{series}");
     let points = series["points"].as_array().unwrap();
     assert_eq!(points.len(), 1);
@@ -149,10 +148,7 @@ fn a_number_is_explained_by_its_parts() {
     let items = explained["items"].as_array().unwrap();
     let parts: Vec<_> = items.iter().map(part).collect();
     let expected = [("large", "4"), ("promised", "2"), ("small", "1")];
-    assert_eq!(
-        parts,
-        expected.map(|(name, amount)| (format!("{name:?}"), format!("{amount:?}")))
-    );
+    assert_eq!(parts, expected.map(|(name, amount)| (format!("{name:?}"), format!("{amount:?}"))));
     assert_eq!(items[0]["sequence"], large);
     assert_eq!(
         (&items[1]["kind"], &items[1]["expirationTime"]),
@@ -162,15 +158,9 @@ fn a_number_is_explained_by_its_parts() {
     let (_, first) = quotad.ask(&format!("{path}&limit=2"));
     let next = first["continue"].as_str().unwrap();
     let (_, second) = quotad.ask(&format!("{path}&limit=2&continue={next}"));
-    assert_eq!(
-        (&second["items"], &second["continue"]),
-        (&json!([items[2]]), &Value::Null)
-    );
+    assert_eq!((&second["items"], &second["continue"]), (&json!([items[2]]), &Value::Null));
     let (_, then) = quotad.ask(&format!("{path}&sequence={small}"));
-    assert_eq!(
-        (&then["used"], &then["items"]),
-        (&json!("1"), &json!([items[2]]))
-    );
+    assert_eq!((&then["used"], &then["items"]), (&json!("1"), &json!([items[2]])));
     let (status, _) = quotad.ask("/v1/namespaces/team-a/explain?resource=pods&quota=none");
     assert_eq!(status, 404);
 }
@@ -182,17 +172,9 @@ fn denials_are_told_with_their_numbers_also_after_a_kill() {
     set_quota(&quotad);
     observe(&quotad, "seen", 4);
     let (status, problem) = reserve(&quotad, "big", 7);
-    assert_eq!(
-        (status, &problem["fitsWhenEmpty"]),
-        (403, &json!(true)),
-        "{problem}"
-    );
+    assert_eq!((status, &problem["fitsWhenEmpty"]), (403, &json!(true)), "{problem}");
     let (status, problem) = reserve(&quotad, "huge", 11);
-    assert_eq!(
-        (status, &problem["fitsWhenEmpty"]),
-        (403, &json!(false)),
-        "{problem}"
-    );
+    assert_eq!((status, &problem["fitsWhenEmpty"]), (403, &json!(false)), "{problem}");
     let batch = json!({"items": [
         {"namespace": "team-a", "reservedBy": {"uid": "third"}, "reserved": {"requests.example.com/units": "8"}},
     ]});
@@ -200,10 +182,7 @@ fn denials_are_told_with_their_numbers_also_after_a_kill() {
     let (status, listed) = quotad.ask("/v1/namespaces/team-a/denials");
     assert_eq!(status, 200, "{listed}");
     let items = listed["items"].as_array().unwrap();
-    let uids: Vec<_> = items
-        .iter()
-        .map(|item| item["object"]["uid"].as_str().unwrap())
-        .collect();
+    let uids: Vec<_> = items.iter().map(|item| item["object"]["uid"].as_str().unwrap()).collect();
     assert_eq!(uids, ["third", "huge", "big"]);
     let big = &items[2];
     assert_eq!(big["reason"], "ExceedsHard");
@@ -227,8 +206,5 @@ fn denials_are_told_with_their_numbers_also_after_a_kill() {
     let next = again["continue"].as_str().unwrap();
     let (_, rest) = quotad.ask(&format!("/v1/denials?continue={next}"));
     assert_eq!(rest["items"], json!([big]));
-    assert_eq!(
-        quotad.ask("/v1/namespaces/team-b/denials").1["items"],
-        json!([])
-    );
+    assert_eq!(quotad.ask("/v1/namespaces/team-b/denials").1["items"], json!([]));
 }

@@ -30,9 +30,8 @@ fn compact(quotad: &Quotad) {
             json!({"type": "ADDED", "namespace": "filler", "resource": "widgets.example.com",
                    "name": format!("f{number}"), "uid": format!("f{number}"), "usage": {}})
         };
-        let lines: Vec<String> = (next..next + 2000)
-            .map(|number| event(number).to_string())
-            .collect();
+        let lines: Vec<String> =
+            (next..next + 2000).map(|number| event(number).to_string()).collect();
         next += 2000;
         let sent = ureq::post(format!("{}/v1/events", quotad.api))
             .header("content-type", "application/json")
@@ -69,18 +68,11 @@ fn answers(quotad: &Quotad, from: &str, to: &str) -> Vec<Value> {
     let history = "/v1/namespaces/team-a/usage/history?step=1s";
     answers.push(quotad.get(&format!("{history}&{period}")));
     let (status, simulation) = quotad.post("/v1/simulate", &simulate(from, to));
-    assert_eq!(
-        (status, &simulation["refused"]),
-        (200, &json!(2)),
-        "{simulation}"
-    );
+    assert_eq!((status, &simulation["refused"]), (200, &json!(2)), "{simulation}");
     answers.push(simulation);
     // How far back denials are remembered is no part of the ledger, and the last entry of all is none of the period.
     for answer in &mut answers {
-        answer
-            .as_object_mut()
-            .unwrap()
-            .retain(|name, _| name != "denialsSince" && name != "asOf");
+        answer.as_object_mut().unwrap().retain(|name, _| name != "denialsSince" && name != "asOf");
     }
     answers
 }
@@ -92,13 +84,7 @@ fn offline(directory: &Path, from: &str, to: &str) -> Vec<Value> {
     let run = |arguments: &[&str]| -> Value {
         let output = Command::new(programs::quotactl())
             .current_dir(directory)
-            .args([
-                "ledger",
-                arguments[0],
-                "--data-dir=data",
-                "--archive=archive",
-                "-o=json",
-            ])
+            .args(["ledger", arguments[0], "--data-dir=data", "--archive=archive", "-o=json"])
             .args(["--from", from, "--to", to])
             .args(&arguments[1..])
             .output()
@@ -149,10 +135,7 @@ fn numbers_of_the_past_do_not_depend_on_how_the_ledger_is_kept() {
     assert_eq!(expected[4]["lastSequence"], said);
     // The directory has no history, and knows no denials.
     expected.remove(3);
-    assert_eq!(
-        without_denials(offline(directory.path(), &from, &to)),
-        without_denials(expected)
-    );
+    assert_eq!(without_denials(offline(directory.path(), &from, &to)), without_denials(expected));
 }
 
 /// Without the fields about denials, wherever they are.
@@ -189,19 +172,12 @@ fn a_refusal_names_the_first_period_that_is_possible() {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let firsts = ask(EVER).map(|(status, problem)| {
-            assert_eq!(
-                (status, &problem["reason"]),
-                (410, &json!("Compacted")),
-                "{problem}"
-            );
+            assert_eq!((status, &problem["reason"]), (410, &json!("Compacted")), "{problem}");
             let detail = problem["detail"].as_str().unwrap();
             let (_, first) = detail.split_once("a period can begin at ").unwrap();
             first.to_owned()
         });
-        if firsts
-            .iter()
-            .all(|first| ask(first).iter().all(|(status, _)| *status == 200))
-        {
+        if firsts.iter().all(|first| ask(first).iter().all(|(status, _)| *status == 200)) {
             break;
         }
         assert!(Instant::now() < deadline, "{firsts:?}");
@@ -214,10 +190,7 @@ fn a_refusal_names_the_first_period_that_is_possible() {
         .unwrap();
     let said = String::from_utf8(offline.stderr).unwrap();
     assert_eq!(offline.status.code(), Some(1), "{said}");
-    assert!(
-        said.contains("a period can begin at ") && said.contains("--archive"),
-        "{said}"
-    );
+    assert!(said.contains("a period can begin at ") && said.contains("--archive"), "{said}");
 }
 
 /// Whoever closes the connection ends the work.
@@ -230,9 +203,7 @@ fn a_question_that_nobody_waits_for_is_given_up() {
         json!({"type": "ADDED", "namespace": "team-a", "resource": "widgets.example.com",
                "name": format!("f{number}"), "uid": format!("f{number}"), "usage": {"requests.example.com/units": "1"}})
     };
-    let lines: Vec<String> = (0..20_000)
-        .map(|number| event(number).to_string())
-        .collect();
+    let lines: Vec<String> = (0..20_000).map(|number| event(number).to_string()).collect();
     let sent = ureq::post(format!("{}/v1/events", quotad.api))
         .header("content-type", "application/json")
         .send(lines.join("\n"));

@@ -42,10 +42,7 @@ fn failures(quotad: &Quotad) -> u64 {
 /// The sequence of the last checkpoint in the file.
 fn last_stored(path: &Path, key: &PublicKey) -> Sequence {
     let stored = read_all(&path.join("checkpoints")).unwrap();
-    stored
-        .notes
-        .last()
-        .map_or(0, |text| note::verify(text, key).unwrap().sequence)
+    stored.notes.last().map_or(0, |text| note::verify(text, key).unwrap().sequence)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,10 +51,7 @@ async fn checkpoints_are_published_and_nothing_waits_for_them() {
     let path = directory.path();
     let keygen = ["ledger", "keygen", "key", "--origin", "ledger.example.com"];
     assert!(quotactl(path, &keygen).status.success());
-    let key: PublicKey = fs::read_to_string(path.join("key.pub"))
-        .unwrap()
-        .parse()
-        .unwrap();
+    let key: PublicKey = fs::read_to_string(path.join("key.pub")).unwrap().parse().unwrap();
     let mut server = Server::start();
     let client = async_nats::connect(server.url()).await.unwrap();
     let mut heard = client.subscribe(SUBJECT).await.unwrap();

@@ -47,11 +47,8 @@ pub(super) fn write(home: &Path) -> u64 {
     };
     let (mut journal, reader, _) =
         FileJournal::open(Arc::new(RealDisk), &home.join("data"), options).unwrap();
-    let mut writer = Writer {
-        random: Random::new(13, "auditor"),
-        sequence: 0,
-        state: State::default(),
-    };
+    let mut writer =
+        Writer { random: Random::new(13, "auditor"), sequence: 0, state: State::default() };
     let mut last_time = Timestamp::EPOCH;
     while writer.sequence < ENTRIES {
         let entries: Vec<Entry> = (0..BATCH).map(|_| writer.entry()).collect();
@@ -71,10 +68,7 @@ pub(super) fn write(home: &Path) -> u64 {
             output.finish().unwrap();
         }
     }
-    let retention = Retention {
-        max_age: Some(Span::from_seconds(1)),
-        max_bytes: None,
-    };
+    let retention = Retention { max_age: Some(Span::from_seconds(1)), max_bytes: None };
     let compacted = reader.compact(last_time, &retention).unwrap();
     assert!(compacted.archived > 1, "{compacted:?}");
     journal.close().unwrap();
@@ -118,21 +112,14 @@ impl Writer {
                 spec: self.spec(),
                 metadata: r#"{"labels":{"a":"b"}}"#.into(),
             })),
-            2 => Event::QuotaDeleted {
-                namespace,
-                name: quota,
-            },
+            2 => Event::QuotaDeleted { namespace, name: quota },
             4 => Event::ObjectRefreshed {
                 uid,
                 namespace,
                 version: self.sequence * 1000,
                 ends_reservation: self.random.below(2) == 0,
             },
-            5 => Event::ObjectLapsed {
-                uid,
-                namespace,
-                footprint: self.footprint(),
-            },
+            5 => Event::ObjectLapsed { uid, namespace, footprint: self.footprint() },
             6 => Event::ObjectDeleted { uid, namespace },
             7 => Event::ReservationGranted(Arc::new(Reservation {
                 uid: self.free_uid(),
@@ -153,11 +140,7 @@ impl Writer {
                 footprint: self.footprint(),
                 expiration: self.far(),
             },
-            9 => Event::ReservationExtended {
-                uid,
-                namespace,
-                expiration: self.far(),
-            },
+            9 => Event::ReservationExtended { uid, namespace, expiration: self.far() },
             10 => Event::ReservationCommitted {
                 uid: self.pending_in(&namespace).unwrap_or(uid),
                 namespace,
@@ -166,11 +149,7 @@ impl Writer {
             11 => Event::ReservationReturned { uid, namespace },
             12 => Event::ReservationReleased { uid, namespace },
             13 => Event::ReservationExpired { uid, namespace },
-            14 => Event::ReservationSuperseded {
-                uid,
-                namespace,
-                by: self.uid(),
-            },
+            14 => Event::ReservationSuperseded { uid, namespace, by: self.uid() },
             15 => Event::NameAwaited {
                 uid: self.pending_in(&namespace).unwrap_or(uid),
                 namespace,
@@ -182,9 +161,7 @@ impl Writer {
                 // Some commits outlast observations.
                 after_version: self.sequence * 2000,
             },
-            17 => Event::EndedBounded {
-                bytes: self.random.below(1 << 30),
-            },
+            17 => Event::EndedBounded { bytes: self.random.below(1 << 30) },
             18 => Event::SourceAdvanced {
                 source: "OBJECTS".into(),
                 cursor: Cursor {
@@ -194,24 +171,16 @@ impl Writer {
                     checksum: 7,
                 },
             },
-            19 => Event::SourceReset {
-                source: "OBJECTS".into(),
-                incarnation: "two".into(),
-            },
-            20 => Event::SourceGapped {
-                source: "OBJECTS".into(),
-                first: 3,
-                last: 300,
-            },
+            19 => Event::SourceReset { source: "OBJECTS".into(), incarnation: "two".into() },
+            20 => Event::SourceGapped { source: "OBJECTS".into(), first: 3, last: 300 },
             21 => Event::MessageRejected(Box::new(self.dead_letter())),
             22 => Event::EventRejected {
                 resource: "pods".into(),
                 letter: Box::new(self.dead_letter()),
             },
-            23 => Event::ObjectCorrected(Box::new(Correction {
-                object: self.observed(),
-                was: None,
-            })),
+            23 => {
+                Event::ObjectCorrected(Box::new(Correction { object: self.observed(), was: None }))
+            }
             24 => Event::ObjectEnded(Box::new(Ending {
                 uid,
                 namespace,
@@ -232,10 +201,7 @@ impl Writer {
                 source: "stream/OBJECTS".into(),
                 uids: vec![uid, self.uid()],
             },
-            27 => Event::RelistClosed(Box::new(RelistClose {
-                scope: self.scope(),
-                version: 5,
-            })),
+            27 => Event::RelistClosed(Box::new(RelistClose { scope: self.scope(), version: 5 })),
             28 => Event::RelistEnded(Box::new(RelistEnd {
                 scope: self.scope(),
                 began: 20,
@@ -255,18 +221,13 @@ impl Writer {
                     failing: self.pick(&["", "", "403"]).into(),
                 }],
             })),
-            30 => Event::ResourceListed {
-                source: "stream/OBJECTS".into(),
-                resource: "pods".into(),
-            },
+            30 => {
+                Event::ResourceListed { source: "stream/OBJECTS".into(), resource: "pods".into() }
+            }
             31 => Event::VersionsReset(Box::new(self.scope())),
             32 => Event::ObjectReplaced(Box::new(self.observed())),
-            33 => Event::WorkloadsCharged {
-                kinds: self.charged(),
-            },
-            34 => Event::ObjectLabelsChanged {
-                keys: vec!["app".into()],
-            },
+            33 => Event::WorkloadsCharged { kinds: self.charged() },
+            34 => Event::ObjectLabelsChanged { keys: vec!["app".into()] },
             35 => Event::NamespaceObserved(Arc::new(NamespaceRecord {
                 name: namespace,
                 uid,

@@ -85,19 +85,14 @@ fn an_auditor_who_knows_the_page_alone_agrees_with_the_daemon() {
     let mut ask = quotad.asking();
     for group in ledger::GROUPS {
         let path = format!("/v1/groups/{group}/usage");
-        let then = instants
-            .clone()
-            .map(|sequence| format!("{path}?sequence={sequence}"));
+        let then = instants.clone().map(|sequence| format!("{path}?sequence={sequence}"));
         for answer in then.chain([path.clone()]).filter_map(|path| ask(&path)) {
             writeln!(answers, "{answer}").unwrap();
         }
     }
     drop(ask);
     let backup = home.path().join("backup");
-    let mut response = agent(REQUEST)
-        .get(format!("{}/v1/backup", quotad.api))
-        .call()
-        .unwrap();
+    let mut response = agent(REQUEST).get(format!("{}/v1/backup", quotad.api)).call().unwrap();
     fs::write(&backup, response.body_mut().read_to_vec().unwrap()).unwrap();
     assert!(quotad.stop().success());
     let files = [&archive, &backup].map(|path| path.to_str().unwrap());
@@ -175,10 +170,7 @@ fn a_report_of_the_recorded_history_is_what_an_auditor_integrates() {
         quotad.get(&format!("/v1/report?from={from}&to={to}&by=namespace"))
     });
     let backup = home.path().join("backup");
-    let mut response = agent(REQUEST)
-        .get(format!("{}/v1/backup", quotad.api))
-        .call()
-        .unwrap();
+    let mut response = agent(REQUEST).get(format!("{}/v1/backup", quotad.api)).call().unwrap();
     fs::write(&backup, response.body_mut().read_to_vec().unwrap()).unwrap();
     assert!(quotad.stop().success());
     let backup = backup.to_str().unwrap();

@@ -40,10 +40,9 @@ pub(super) fn check() {
     let mut wrong = Vec::new();
     for (name, fields) in &coded.records {
         match documented.records.get(name) {
-            None => wrong.push(format!(
-                "the record {name} ({}) is not documented",
-                fields.join(", ")
-            )),
+            None => {
+                wrong.push(format!("the record {name} ({}) is not documented", fields.join(", ")))
+            }
             Some(documented) if documented != fields => {
                 wrong.push(format!(
                     "the record {name} has the fields {fields:?}, not {documented:?}"
@@ -59,14 +58,11 @@ pub(super) fn check() {
         };
         for (tag, variant) in variants {
             match documented.get(tag) {
-                None => wrong.push(format!(
-                    "tag {tag} of {name}, {}, is not documented",
-                    variant.name
-                )),
+                None => {
+                    wrong.push(format!("tag {tag} of {name}, {}, is not documented", variant.name))
+                }
                 Some(documented) if documented != variant => {
-                    wrong.push(format!(
-                        "tag {tag} of {name} is {variant:?}, not {documented:?}"
-                    ));
+                    wrong.push(format!("tag {tag} of {name} is {variant:?}, not {documented:?}"));
                 }
                 Some(_) => {}
             }
@@ -75,25 +71,18 @@ pub(super) fn check() {
     let in_code = |name: &String| coded.records.contains_key(name) || coded.ones.contains_key(name);
     let named = documented.records.keys().chain(documented.ones.keys());
     wrong.extend(
-        named
-            .filter(|name| !in_code(name))
-            .map(|name| format!("there is no {name} in the code")),
+        named.filter(|name| !in_code(name)).map(|name| format!("there is no {name} in the code")),
     );
     for (name, documented) in &documented.ones {
-        let unknown = documented.keys().filter(|tag| {
-            coded
-                .ones
-                .get(name)
-                .is_some_and(|one| !one.contains_key(tag))
-        });
+        let unknown = documented
+            .keys()
+            .filter(|tag| coded.ones.get(name).is_some_and(|one| !one.contains_key(tag)));
         wrong.extend(unknown.map(|tag| format!("{name} has no tag {tag}")));
     }
     for (tag, variant) in &coded.ones["Event"] {
         if !page.contains(&format!("\n- {tag}: ")) {
             let name = &variant.name;
-            wrong.push(format!(
-                "the list of what entries do has no item for tag {tag}, {name}"
-            ));
+            wrong.push(format!("the list of what entries do has no item for tag {tag}, {name}"));
         }
     }
     for magic in magics() {
@@ -102,10 +91,7 @@ pub(super) fn check() {
         }
     }
     assert!(wrong.is_empty(), "{PATH}: {}", wrong.join("\n"));
-    assert!(
-        coded.records.len() > 25 && coded.ones.len() > 7,
-        "the code was not read"
-    );
+    assert!(coded.records.len() > 25 && coded.ones.len() > 7, "the code was not read");
 }
 
 /// What the page says.
@@ -114,9 +100,8 @@ fn documented(page: &str) -> Layouts {
     let mut open = String::new();
     let blocks = page.split("\n```layout\n").skip(1);
     for line in blocks.flat_map(|block| block.split("\n```").next().unwrap_or_default().lines()) {
-        if let Some((name, fields)) = line
-            .strip_prefix("record ")
-            .and_then(|rest| rest.split_once(" = "))
+        if let Some((name, fields)) =
+            line.strip_prefix("record ").and_then(|rest| rest.split_once(" = "))
         {
             layouts.records.insert(name.to_owned(), names(fields));
         } else if let Some(name) = line.strip_prefix("one ") {
@@ -126,21 +111,13 @@ fn documented(page: &str) -> Layouts {
         {
             let (name, content) = variant.split_once('(').unwrap_or((variant, ")"));
             let content = content.strip_suffix(')').unwrap();
-            let fields = if content.contains(": ") {
-                names(content)
-            } else {
-                Vec::new()
-            };
+            let fields = if content.contains(": ") { names(content) } else { Vec::new() };
             let variant = Variant {
                 name: name.to_owned(),
                 is_value: !content.is_empty() && fields.is_empty(),
                 fields,
             };
-            layouts
-                .ones
-                .entry(open.clone())
-                .or_default()
-                .insert(tag, variant);
+            layouts.ones.entry(open.clone()).or_default().insert(tag, variant);
         }
     }
     layouts
@@ -176,9 +153,7 @@ fn coded() -> Layouts {
             let fields = body.split('}').next().unwrap_or_default();
             let fields = fields.split(',');
             let fields = fields.map(|field| field.trim().trim_start_matches("r#").to_owned());
-            layouts
-                .records
-                .insert(name, fields.filter(|field| !field.is_empty()).collect());
+            layouts.records.insert(name, fields.filter(|field| !field.is_empty()).collect());
         }
         for (name, body) in uses(&text, "variants!(") {
             let variants = arms(&body).into_iter().map(|arm| {
@@ -203,23 +178,15 @@ fn quantity(layouts: &mut Layouts) {
         is_value: fields.is_empty(),
         fields: owned(fields),
     };
-    let forms = [
-        (0, variant("Scaled", &["digits", "power"])),
-        (1, variant("Nanos", &[])),
-    ];
+    let forms = [(0, variant("Scaled", &["digits", "power"])), (1, variant("Nanos", &[]))];
     layouts.ones.insert("Mantissa".to_owned(), forms.into());
 }
 
 fn coded_variant(text: &str) -> Variant {
-    let end = text
-        .find(|c: char| !c.is_alphanumeric())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
     let (name, content) = text.split_at(end);
     let content = content.trim();
-    let fields = content
-        .trim_matches(['{', '}'])
-        .split(',')
-        .map(|field| field.trim().to_owned());
+    let fields = content.trim_matches(['{', '}']).split(',').map(|field| field.trim().to_owned());
     Variant {
         name: name.to_owned(),
         is_value: content.starts_with('('),

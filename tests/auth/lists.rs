@@ -16,10 +16,7 @@ const GROUPS: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas";
 fn shared() -> (TempDir, Quotad, String, String) {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("tokens.toml");
-    let admin = create_token(
-        &file,
-        "--principal root --role admin,read,reserve,ingest -A",
-    );
+    let admin = create_token(&file, "--principal root --role admin,read,reserve,ingest -A");
     let tenant = create_token(&file, "--principal tenant --role read -n pay-*");
     let daemon = start(directory.path(), &[]);
     for (number, namespace) in ["other", "pay-a", "pay-b"].iter().enumerate() {
@@ -36,10 +33,9 @@ fn shared() -> (TempDir, Quotad, String, String) {
                             "uid": format!("w-{namespace}"), "usage": {"pods": "1"}}]);
         assert_eq!(call(&daemon, &admin, "POST", "/v1/events", &event).0, 200);
     }
-    for (name, members) in [
-        ("company", json!(["other", "pay-a", "pay-b"])),
-        ("theirs", json!(["other"])),
-    ] {
+    for (name, members) in
+        [("company", json!(["other", "pay-a", "pay-b"])), ("theirs", json!(["other"]))]
+    {
         let expression =
             json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": members});
         let group = json!({"selector": {"labels": {"matchExpressions": [expression]}}, "hard": {"pods": "9"}});
@@ -53,25 +49,16 @@ fn shared() -> (TempDir, Quotad, String, String) {
 fn items(daemon: &Quotad, token: &str, path: &str) -> Vec<Value> {
     let (mut items, mut next) = (Vec::new(), None::<String>);
     loop {
-        let more = next
-            .as_ref()
-            .map_or_else(String::new, |next| format!("&continue={next}"));
-        let (status, answer) = call(
-            daemon,
-            token,
-            "GET",
-            &format!("{path}?limit=1{more}"),
-            &Value::Null,
-        );
+        let more = next.as_ref().map_or_else(String::new, |next| format!("&continue={next}"));
+        let (status, answer) =
+            call(daemon, token, "GET", &format!("{path}?limit=1{more}"), &Value::Null);
         assert_eq!(status, 200, "{path}: {answer}");
         assert!(!answer.to_string().contains("other"), "{path}: {answer}");
         items.extend(answer["items"].as_array().unwrap().iter().cloned());
-        next = ["/continue", "/metadata/continue"]
-            .iter()
-            .find_map(|place| {
-                let token = answer.pointer(place)?.as_str()?;
-                (!token.is_empty()).then(|| token.to_owned())
-            });
+        next = ["/continue", "/metadata/continue"].iter().find_map(|place| {
+            let token = answer.pointer(place)?.as_str()?;
+            (!token.is_empty()).then(|| token.to_owned())
+        });
         if next.is_none() {
             return items;
         }
@@ -117,11 +104,7 @@ fn a_list_is_that_of_the_namespaces_that_the_caller_may_read() {
     let (status, group) = read("/v1/groups/company");
     assert_eq!((status, &group["status"]["namespaces"]), (200, &members));
     assert!(!group.to_string().contains("other"), "{group}");
-    for path in [
-        "/v1/groups/theirs",
-        "/v1/groups/theirs/usage",
-        &format!("{GROUPS}/theirs"),
-    ] {
+    for path in ["/v1/groups/theirs", "/v1/groups/theirs/usage", &format!("{GROUPS}/theirs")] {
         assert_eq!(read(path).0, 404, "{path}");
     }
     // Which groups these are changes with their members.
@@ -149,13 +132,9 @@ fn a_watch_over_all_namespaces_is_of_those_that_the_caller_may_read() {
     };
     // The objects of the beginning: the watch ends when its time is over.
     let mut lines = String::new();
-    open(&format!("{KUBE}?watch=true&timeoutSeconds=1"))
-        .read_to_string(&mut lines)
-        .unwrap();
-    let objects: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    open(&format!("{KUBE}?watch=true&timeoutSeconds=1")).read_to_string(&mut lines).unwrap();
+    let objects: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of: Vec<_> = objects
         .iter()
         .filter(|event| event["type"] == "ADDED")

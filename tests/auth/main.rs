@@ -31,11 +31,7 @@ use tempfile::TempDir;
 
 /// Starts a daemon that knows the tokens of this directory, and logs all that can be logged.
 fn start(directory: &Path, more: &[&str]) -> Quotad {
-    let all = [
-        &["--auth.tokens_file=tokens.toml", "--log.level=trace"],
-        more,
-    ]
-    .concat();
+    let all = [&["--auth.tokens_file=tokens.toml", "--log.level=trace"], more].concat();
     Quotad::start(directory, &all)
 }
 
@@ -95,14 +91,7 @@ fn reservations_are_answered_alike_past_the_router_and_through_it() {
         let all = format!("/v1/namespaces/{namespace}/reservations");
         let (one, none) = (format!("{all}/{uid}"), format!("{all}/nobody"));
         let text = |(status, answer): (u16, Value)| {
-            let shown = [
-                "reason",
-                "detail",
-                "errors",
-                "state",
-                "reserved",
-                "reservedBy",
-            ];
+            let shown = ["reason", "detail", "errors", "state", "reserved", "reservedBy"];
             let shown = shown.map(|field| answer[field].clone());
             format!("{status} {shown:?}").replace(uid, "uid")
         };
@@ -157,40 +146,25 @@ fn a_report_has_the_rows_that_its_caller_may_read() {
         call(&daemon, token, "GET", &path, &Value::Null)
     };
     let (status, all) = report(admin, "");
-    assert_eq!(
-        (status, all["rows"].as_array().unwrap().len()),
-        (200, 2),
-        "{all}"
-    );
+    assert_eq!((status, all["rows"].as_array().unwrap().len()), (200, 2), "{all}");
     let (_, named) = report(admin, "&namespace=team-a");
     for by in ["namespace", "label:team", "kind"] {
         let (status, own) = report(one, &format!("&by={by}"));
-        assert_eq!(
-            (status, own["rows"].as_array().unwrap().len()),
-            (200, 1),
-            "{own}"
-        );
+        assert_eq!((status, own["rows"].as_array().unwrap().len()), (200, 1), "{own}");
         // Another tenant is in no number, the total included.
         let figure = |report: &Value| report["total"]["requests.cpu"]["grants"].clone();
         assert_eq!((figure(&own), figure(&named)), (json!(1), json!(1)));
         assert!(!own.to_string().contains("team-b"), "{own}");
     }
-    for forbidden in [
-        "&namespace=team-b",
-        "&namespace=team-a,team-b",
-        "&by=group",
-        "&group=g",
-    ] {
+    for forbidden in ["&namespace=team-b", "&namespace=team-a,team-b", "&by=group", "&group=g"] {
         let (status, problem) = report(one, forbidden);
         let reason = problem["reason"].as_str();
         assert_eq!((status, reason), (403, Some("Forbidden")), "{forbidden}");
     }
     assert_eq!(report(reserve, "").0, 403);
-    for (more, status) in [
-        ("&to=2019-01-01T00:00:00Z", 400),
-        ("&by=x", 422),
-        ("&labelSelector=a===", 400),
-    ] {
+    for (more, status) in
+        [("&to=2019-01-01T00:00:00Z", 400), ("&by=x", 422), ("&labelSelector=a===", 400)]
+    {
         assert_eq!(report(admin, more).0, status, "{more}");
     }
 }
@@ -209,19 +183,10 @@ fn callers_may_do_what_their_tokens_say() {
     assert_eq!(call(&daemon, "qlt_a_b", "PUT", quotas, &quota()).0, 401);
     let (status, problem) = call(&daemon, &ci, "PUT", quotas, &quota());
     assert_eq!((status, &problem["reason"]), (403, &json!("Forbidden")));
-    assert_eq!(
-        problem["detail"],
-        "ci needs the role admin in the namespace team-a"
-    );
+    assert_eq!(problem["detail"], "ci needs the role admin in the namespace team-a");
     assert_eq!(call(&daemon, &admin, "PUT", quotas, &quota()).0, 201);
-    assert_eq!(
-        call(&daemon, &admin, "POST", reservations, &reservation("u1")).0,
-        403
-    );
-    assert_eq!(
-        call(&daemon, &ci, "POST", reservations, &reservation("u1")).0,
-        201
-    );
+    assert_eq!(call(&daemon, &admin, "POST", reservations, &reservation("u1")).0, 403);
+    assert_eq!(call(&daemon, &ci, "POST", reservations, &reservation("u1")).0, 201);
     let other = "/v1/namespaces/other/reservations";
     assert_eq!(call(&daemon, &ci, "POST", other, &reservation("u9")).0, 403);
 
@@ -233,42 +198,24 @@ fn callers_may_do_what_their_tokens_say() {
     assert_eq!(status, 200, "{answer}");
     assert_eq!(answer["items"][0]["status"], 201, "{answer}");
     assert_eq!(answer["items"][1]["status"], 403, "{answer}");
-    assert_eq!(
-        answer["items"][1]["detail"],
-        "ci needs the role reserve in the namespace other"
-    );
+    assert_eq!(answer["items"][1]["detail"], "ci needs the role reserve in the namespace other");
 
     // The principals are the actors.
-    let (_, entries) = call(
-        &daemon,
-        &admin,
-        "GET",
-        "/v1/entries?namespace=team-a",
-        &Value::Null,
-    );
+    let (_, entries) = call(&daemon, &admin, "GET", "/v1/entries?namespace=team-a", &Value::Null);
     let actors: Vec<_> = entries["items"].as_array().unwrap().iter().collect();
-    let actors: Vec<_> = actors
-        .iter()
-        .map(|entry| &entry["actor"]["principal"])
-        .collect();
+    let actors: Vec<_> = actors.iter().map(|entry| &entry["actor"]["principal"]).collect();
     assert_eq!(actors, ["root", "ci", "ci"], "{entries}");
 
     // A new file comes into force, an invalid one does not, and no secret is shown.
     let before = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{before}\n{admin}")).unwrap();
-    reload(
-        &daemon,
-        "the new tokens file cannot be used, the old one stays",
-    );
+    reload(&daemon, "the new tokens file cannot be used, the old one stays");
     assert_eq!(call(&daemon, &ci, "GET", reservations, &Value::Null).0, 200);
     let without_ci = before.split("[[tokens]]").last().unwrap();
     fs::write(&file, format!("[[tokens]]{without_ci}")).unwrap();
     reload(&daemon, "a new tokens file is in force");
     assert_eq!(call(&daemon, &ci, "GET", reservations, &Value::Null).0, 401);
-    assert_eq!(
-        call(&daemon, &admin, "GET", reservations, &Value::Null).0,
-        200
-    );
+    assert_eq!(call(&daemon, &admin, "GET", reservations, &Value::Null).0, 200);
 
     let (_, metrics) = daemon.ask_admin("/metrics");
     for line in [
@@ -278,10 +225,7 @@ fn callers_may_do_what_their_tokens_say() {
         "quota_ledger_auth_refused_total{reason=\"namespace\"} 3",
         "quota_ledger_tokens_reload_failures_total 1",
     ] {
-        assert!(
-            metrics.lines().any(|shown| shown == line),
-            "{line}: {metrics}"
-        );
+        assert!(metrics.lines().any(|shown| shown == line), "{line}: {metrics}");
     }
     let log = stop(daemon, directory.path());
     for token in [&ci, &admin] {
@@ -296,23 +240,14 @@ fn nothing_is_served_without_the_file_that_is_wanted() {
     let directory = TempDir::new().unwrap();
     let exit_code = |argument: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
-        command
-            .current_dir(directory.path())
-            .env_clear()
-            .arg("--admin.listen=127.0.0.1:0");
-        let output = command
-            .args(["--listen=127.0.0.1:0", argument])
-            .output()
-            .unwrap();
+        command.current_dir(directory.path()).env_clear().arg("--admin.listen=127.0.0.1:0");
+        let output = command.args(["--listen=127.0.0.1:0", argument]).output().unwrap();
         let log = String::from_utf8(output.stderr).unwrap();
         (output.status.code(), log)
     };
     let (code, log) = exit_code("--auth.tokens_file=nowhere.toml");
     assert_eq!(code, Some(3), "{log}");
-    assert!(
-        log.contains("auth.tokens_file = nowhere.toml: cannot be read"),
-        "{log}"
-    );
+    assert!(log.contains("auth.tokens_file = nowhere.toml: cannot be read"), "{log}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
     command.current_dir(directory.path()).env_clear();
     let output = command.arg("--listen=0.0.0.0:0").output().unwrap();
@@ -359,10 +294,7 @@ fn certificates_are_principals() {
     let (bridge, stranger) = (Some(&bridge), Some(&stranger));
     let call = |own, token: &str, method: &str, path: &str, body: &str| {
         let authorization = format!("Bearer {token}");
-        let mut headers = vec![
-            ("content-type", "application/json"),
-            ("connection", "close"),
-        ];
+        let mut headers = vec![("content-type", "application/json"), ("connection", "close")];
         if !token.is_empty() {
             headers.push(("authorization", &authorization));
         }
@@ -381,10 +313,7 @@ fn certificates_are_principals() {
     assert_eq!(call(None, "", "GET", "/v1/quotas", "").0, 401);
     let (status, entries) = call(None, &reader, "GET", "/v1/entries", "");
     assert_eq!(status, 200);
-    assert_eq!(
-        entries["items"][0]["actor"]["principal"], "bridge",
-        "{entries}"
-    );
+    assert_eq!(entries["items"][0]["actor"]["principal"], "bridge", "{entries}");
     // The token counts, not the certificate.
     assert_eq!(call(bridge, &reader, "GET", "/v1/entries", "").0, 200);
     assert_eq!(call(bridge, "qlt_a_b", "POST", "/v1/events", "").0, 401);
@@ -436,29 +365,19 @@ fn limits_are_simulated_by_who_may_set_them() {
         }
     }
     let (_, answer) = call(&daemon, team, "POST", "/v1/simulate", &asked("team-a"));
-    assert_eq!(
-        (&answer["refused"], &answer["identity"]["decisions"]),
-        (&json!(1), &json!(1))
-    );
+    assert_eq!((&answer["refused"], &answer["identity"]["decisions"]), (&json!(1), &json!(1)));
     let suggestions = "/v1/suggestions?from=2020-01-01T00:00:00Z";
     let of = |namespace: &str| format!("{suggestions}&namespace={namespace}");
-    assert_eq!(
-        call(&daemon, reader, "GET", &of("team-a"), &Value::Null).0,
-        200
-    );
+    assert_eq!(call(&daemon, reader, "GET", &of("team-a"), &Value::Null).0, 200);
     assert_eq!(call(&daemon, team, "GET", suggestions, &Value::Null).0, 403);
     // Without a namespace, it is of those that one may read: an admin's quota elsewhere is not among them.
     let elsewhere = "/v1/namespaces/other/quotas/q";
     assert_eq!(call(&daemon, root, "PUT", elsewhere, &quota()).0, 201);
-    for (token, found) in [
-        (guest, json!(["team-a"])),
-        (reader, json!(["other", "team-a"])),
-    ] {
+    for (token, found) in [(guest, json!(["team-a"])), (reader, json!(["other", "team-a"]))] {
         let (status, answer) = call(&daemon, token, "GET", suggestions, &Value::Null);
         let items = answer["items"].as_array().unwrap().iter();
-        let mut namespaces: Vec<_> = items
-            .map(|item| item["namespace"].as_str().unwrap())
-            .collect();
+        let mut namespaces: Vec<_> =
+            items.map(|item| item["namespace"].as_str().unwrap()).collect();
         namespaces.dedup();
         namespaces.sort_unstable();
         assert_eq!((status, json!(namespaces)), (200, found), "{answer}");

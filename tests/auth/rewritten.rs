@@ -96,10 +96,7 @@ fn valid_tokens_are_not_turned_away_while_their_file_is_rewritten_in_place() {
         // For so long that it is no more taken for half of something.
         let (last, _) = text.match_indices("hash").last().unwrap();
         rewrite(&path, &text, last, || {
-            reload(
-                &daemon,
-                "the new tokens file cannot be used, the old one stays",
-            );
+            reload(&daemon, "the new tokens file cannot be used, the old one stays");
         });
         // It goes on with what is whole.
         create_token(&path, "--principal late --role read -A");

@@ -49,11 +49,8 @@ fn serve(client: Client) -> String {
 fn the_example_hook_admits_what_there_is_room_for() {
     let directory = TempDir::new().unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
-    let options = Options {
-        retry: Retry::NEVER,
-        timeout: Duration::from_secs(20),
-        ..Options::default()
-    };
+    let options =
+        Options { retry: Retry::NEVER, timeout: Duration::from_secs(20), ..Options::default() };
     let client = Client::new(&daemon.api, options).unwrap();
     let mut manifest = quota_semantics::quota::Manifest::default();
     let hard = [("requests.nvidia.com/gpu".into(), "8".parse().unwrap())];
@@ -70,10 +67,7 @@ fn the_example_hook_admits_what_there_is_room_for() {
     let used = || {
         let usage = client.usage("team-a", quota_client::http::When::Now);
         let limits = usage.unwrap().quotas.remove(0).resources;
-        (
-            limits[0].used.clone().unwrap_or_default().to_string(),
-            limits[0].reserved.to_string(),
-        )
+        (limits[0].used.clone().unwrap_or_default().to_string(), limits[0].reserved.to_string())
     };
     let of = |used: &str, reserved: &str| (used.to_owned(), reserved.to_owned());
 
@@ -83,10 +77,7 @@ fn the_example_hook_admits_what_there_is_room_for() {
     assert_eq!(admitted["response"]["uid"], "r-1");
     assert_eq!(used(), of("0", "6"));
     // An API server asks again when it lost the answer: nothing more is held.
-    assert_eq!(
-        ask(&review("CREATE", "job-1", 3, false)).1["response"]["allowed"],
-        true
-    );
+    assert_eq!(ask(&review("CREATE", "job-1", 3, false)).1["response"]["allowed"], true);
     assert_eq!(used(), of("0", "6"));
 
     for dry_run in [false, true] {
@@ -103,10 +94,9 @@ fn the_example_hook_admits_what_there_is_room_for() {
     let (_, dry) = ask(&review("CREATE", "job-3", 1, true));
     assert_eq!(dry["response"]["allowed"], true, "{dry}");
     assert_eq!(used(), of("0", "6"));
-    let (_, odd) = ask(
-        &json!({"request": {"uid": "r", "operation": "CREATE", "namespace": "team-a",
-        "object": {"metadata": {"uid": "x"}, "spec": {"workers": "many"}}}}),
-    );
+    let (_, odd) =
+        ask(&json!({"request": {"uid": "r", "operation": "CREATE", "namespace": "team-a",
+        "object": {"metadata": {"uid": "x"}, "spec": {"workers": "many"}}}}));
     assert_eq!(odd["response"]["status"]["code"], 422, "{odd}");
 
     // A reviewed deletion may still fail, so it frees nothing: neither the reserved nor the used amount.

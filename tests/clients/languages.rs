@@ -104,9 +104,7 @@ fn entries(callers: &Callers, job: &str) -> Vec<String> {
     let (_, list) = callers.call("admin", "GET", "/v1/entries?namespace=ml", &Value::Null);
     let items = list["items"].as_array().unwrap();
     let of_job = items.iter().filter(|entry| entry.to_string().contains(job));
-    of_job
-        .map(|entry| entry["event"]["type"].as_str().unwrap().to_owned())
-        .collect()
+    of_job.map(|entry| entry["event"]["type"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -114,11 +112,7 @@ fn each_language_reserves_commits_and_releases() {
     let principals = [("admin", "admin,read", "*"), ("jobs", "reserve", "ml")];
     let callers = Callers::start(&principals, &[]);
     let (server, token) = (&callers.daemon.api, callers.token("jobs"));
-    let recorded = [
-        "ReservationGranted",
-        "ReservationCommitted",
-        "ReservationReturned",
-    ];
+    let recorded = ["ReservationGranted", "ReservationCommitted", "ReservationReturned"];
     for language in LANGUAGES {
         set_limit(&callers, "2");
         let program = Program::of(language);
@@ -132,23 +126,14 @@ fn each_language_reserves_commits_and_releases() {
         assert!(!denied.status.success(), "{language}: {denied:?}");
         let said = String::from_utf8([denied.stdout, denied.stderr].concat()).unwrap();
         let message = "exceeded quota: gpus, requested: requests.nvidia.com/gpu=2";
-        assert!(
-            said.contains("ExceedsHard") && said.contains(message),
-            "{language}: {said}"
-        );
+        assert!(said.contains("ExceedsHard") && said.contains(message), "{language}: {said}");
         assert_eq!(entries(&callers, &does_not), [""; 0], "{language}");
     }
 
-    let function = include_str!("languages.rs")
-        .split_once("\nfn run_job")
-        .unwrap()
-        .1;
+    let function = include_str!("languages.rs").split_once("\nfn run_job").unwrap().1;
     let (function, _) = function.split_once("\n}\n").unwrap();
     assert_eq!(example("rust"), format!("fn run_job{function}\n}}\n"));
-    let options = Options {
-        token: Some(Token::Text(token.to_owned())),
-        ..Options::default()
-    };
+    let options = Options { token: Some(Token::Text(token.to_owned())), ..Options::default() };
     let client = Client::new(server, options).unwrap();
     assert!(run_job(&client, "rust-too-large").is_err());
     set_limit(&callers, "2");
@@ -205,14 +190,8 @@ fn each_language_asks_again_for_the_same() {
         let reservations = "/v1/namespaces/ml/reservations";
         let reserve = format!("POST {reservations} HTTP/1.1\r\n");
         assert_eq!(asked[0].0, reserve, "{language}");
-        assert!(
-            asked[0].1.contains(r#""uid": "train-7""#),
-            "{language}: {asked:?}"
-        );
-        assert!(
-            asked[1] == asked[0] && asked[2] == asked[0],
-            "{language}: {asked:?}"
-        );
+        assert!(asked[0].1.contains(r#""uid": "train-7""#), "{language}: {asked:?}");
+        assert!(asked[1] == asked[0] && asked[2] == asked[0], "{language}: {asked:?}");
         let commit = format!("POST {reservations}/train-7/commit HTTP/1.1\r\n");
         assert_eq!(asked[3].0, commit, "{language}");
         let release = format!("DELETE {reservations}/train-7 HTTP/1.1\r\n");

@@ -13,10 +13,7 @@ mod typed;
 
 /// The example that users copy.
 #[path = "../../client/examples/admission_hook.rs"]
-#[expect(
-    dead_code,
-    reason = "its `main` reads the environment, and is not called here"
-)]
+#[expect(dead_code, reason = "its `main` reads the environment, and is not called here")]
 mod admission_hook;
 
 use std::{

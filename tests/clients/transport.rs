@@ -46,14 +46,10 @@ fn long_answers_are_compressed_for_whoever_accepts_that() {
     // Short ones are left alone.
     let (headers, short) = get(&format!("{}/v1/quotas", daemon.api), Some("gzip"));
     assert!(!headers.contains_key("content-encoding"));
-    assert_eq!(
-        serde_json::from_slice::<Value>(&short).unwrap()["items"],
-        json!([])
-    );
+    assert_eq!(serde_json::from_slice::<Value>(&short).unwrap()["items"], json!([]));
     // And so is what is streamed, of which the first byte must not wait for the next.
-    let watch = agent(REQUEST)
-        .get(format!("{}/v1/watch", daemon.api))
-        .header("accept-encoding", "gzip");
+    let watch =
+        agent(REQUEST).get(format!("{}/v1/watch", daemon.api)).header("accept-encoding", "gzip");
     let watch = watch.call().unwrap();
     assert_eq!(watch.headers()["content-type"], "text/event-stream");
     assert!(!watch.headers().contains_key("content-encoding"));
@@ -65,12 +61,7 @@ fn http2_is_served_without_tls_too() {
     let daemon = Quotad::start(directory.path(), &[]);
     let fetch = |arguments: &[&str]| {
         let fetched = Command::new("curl")
-            .args([
-                "-s",
-                "--http2-prior-knowledge",
-                "-w",
-                " %{http_version} %{http_code}",
-            ])
+            .args(["-s", "--http2-prior-knowledge", "-w", " %{http_version} %{http_code}"])
             .args(arguments)
             .output()
             .unwrap();
@@ -89,15 +80,7 @@ fn http2_is_served_without_tls_too() {
     assert!(fetch(&["-H", &large, &quotas]).ends_with(" 2 431"));
     // A request with `Upgrade: h2c` is answered over HTTP/1.1.
     let upgrading = Command::new("curl")
-        .args([
-            "-s",
-            "--http2",
-            "-o",
-            "/dev/null",
-            "-w",
-            "%{http_version} %{http_code}",
-            &quotas,
-        ])
+        .args(["-s", "--http2", "-o", "/dev/null", "-w", "%{http_version} %{http_code}", &quotas])
         .output()
         .unwrap();
     assert_eq!(upgrading.stdout, b"1.1 200");
@@ -125,13 +108,8 @@ fn a_watch_is_served_by_http2_with_tls() {
         curl
     };
     let watch = format!("{api}/v1/watch?from=1");
-    let mut watching = curl(&["-D", "-", &watch])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let mut watching = curl(&["-D", "-", &watch]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert_eq!(lines.next().unwrap().trim_end(), "HTTP/2 200");
     // After the headers, so that the watch is under way.
     assert!(lines.by_ref().any(|line| line.trim_end().is_empty()));
@@ -141,11 +119,7 @@ fn a_watch_is_served_by_http2_with_tls() {
         let granted = curl(&["-d", &body, &reservations]).output().unwrap();
         assert!(granted.status.success(), "{granted:?}");
         let uid = format!(r#""uid":"u{number}""#);
-        assert!(
-            lines
-                .by_ref()
-                .any(|line| line.starts_with("data:") && line.contains(&uid))
-        );
+        assert!(lines.by_ref().any(|line| line.starts_with("data:") && line.contains(&uid)));
     }
     watching.kill().unwrap();
     watching.wait().unwrap();
@@ -186,9 +160,7 @@ fn times_have_microseconds_and_find_what_they_were_shown_with() {
         times.push(answer["asOf"]["time"].as_str().unwrap().to_owned());
     }
     for time in &times {
-        let fraction = time
-            .split_once('.')
-            .map_or(0, |(_, digits)| digits.len() - 1);
+        let fraction = time.split_once('.').map_or(0, |(_, digits)| digits.len() - 1);
         assert!(fraction <= 6 && time.ends_with('Z'), "{time}");
     }
     // The latest entry is older than this answer, so its time is past.

@@ -52,28 +52,21 @@ fn a_reservation_goes_its_way() {
     assert!(client.reserve("team-a", &wanted).unwrap().replayed);
 
     let denied = client.reserve("team-a", &request("u-2", "2")).unwrap_err();
-    let Error::Denied(refusal) = denied else {
-        panic!("{denied:?}")
-    };
+    let Error::Denied(refusal) = denied else { panic!("{denied:?}") };
     assert_eq!(refusal.reason(), Some(Reason::ExceedsHard));
     let looked_at = refusal.problem.quotas.as_deref().unwrap();
     assert_eq!(&*looked_at[0].name, "compute");
     assert!(!client.check("team-a", &request("u-2", "2")).unwrap().fits);
     assert!(client.check("team-a", &request("u-2", "1")).unwrap().fits);
 
-    let extended = client
-        .extend("team-a", "u-1", "5m".parse().unwrap())
-        .unwrap();
+    let extended = client.extend("team-a", "u-1", "5m".parse().unwrap()).unwrap();
     assert!(extended.expiration_time > grant.reservation.expiration_time);
     let less = list(&[("pods", "1"), ("requests.cpu", "2")]);
     let committed = client.commit("team-a", "u-1", Some(&less)).unwrap();
     assert_eq!(committed.state, "committed");
     let usage = client.usage("team-a", When::Now).unwrap();
     let cpu = usage.quotas[0].resources.iter();
-    let cpu = cpu
-        .clone()
-        .find(|it| &*it.resource == "requests.cpu")
-        .unwrap();
+    let cpu = cpu.clone().find(|it| &*it.resource == "requests.cpu").unwrap();
     assert_eq!(cpu.used, Some("2".parse().unwrap()));
     let before = client.usage("team-a", When::Sequence(1)).unwrap();
     assert_eq!(before.as_of.sequence, 1);
@@ -83,9 +76,7 @@ fn a_reservation_goes_its_way() {
     client.release("team-a", "u-1").unwrap();
     client.release("team-a", "u-1").unwrap();
     let ended = client.reserve("team-a", &wanted).unwrap_err();
-    let Error::Conflict(refusal) = ended else {
-        panic!("{ended:?}")
-    };
+    let Error::Conflict(refusal) = ended else { panic!("{ended:?}") };
     assert_eq!(refusal.reason(), Some(Reason::ReservationEnded));
     assert_eq!(refusal.problem.cause.as_deref(), Some("returned"));
     let unknown = client.reservation("team-a", "nobody").unwrap_err();
@@ -101,9 +92,7 @@ fn several_are_reserved_for_together_or_each_for_itself() {
     let wanted = [("a-1", "3"), ("a-2", "3"), ("a-3", "1")]
         .map(|(uid, cpu)| request(uid, cpu).in_namespace("team-a"));
     let failed = client.reserve_batch(&wanted, true).unwrap_err();
-    let Error::Denied(refusal) = failed else {
-        panic!("{failed:?}")
-    };
+    let Error::Denied(refusal) = failed else { panic!("{failed:?}") };
     assert_eq!(refusal.problem.index, Some(1));
     assert!(collected(client.reservations("team-a", None)).is_empty());
     let batch = client.reserve_batch(&wanted, false).unwrap();
@@ -118,18 +107,13 @@ fn several_are_reserved_for_together_or_each_for_itself() {
 fn entries_are_watched_as_they_are_listed() {
     let directory = TempDir::new().unwrap();
     let (_daemon, client) = start(&directory);
-    let because = Options {
-        change_reason: Some("INC-7".to_owned()),
-        ..Options::default()
-    };
+    let because = Options { change_reason: Some("INC-7".to_owned()), ..Options::default() };
     let other = Client::new(client.server_without_password(), because).unwrap();
     other.reserve("team-a", &request("u-1", "1")).unwrap();
     let listed = collected(client.entries(None, None));
     let watched = client.watch(None, Some(1)).take(listed.len());
     assert_eq!(watched.collect::<Result<Vec<_>, _>>().unwrap(), listed);
-    let granted = listed
-        .iter()
-        .find(|it| it.event_type() == "ReservationGranted");
+    let granted = listed.iter().find(|it| it.event_type() == "ReservationGranted");
     assert_eq!(granted.unwrap().actor.reason.as_deref(), Some("INC-7"));
     // What comes later is seen, and only what is requested.
     let mut watch = client.watch(Some("team-b"), Some(1));
@@ -157,13 +141,8 @@ fn rights_and_quotas_are_told_apart() {
     fs::write(&path, text).unwrap();
     let daemon = Quotad::start(directory.path(), &["--auth.tokens_file=tokens.toml"]);
     let anonymous = Client::new(&daemon.api, Options::default()).unwrap();
-    let refused = anonymous
-        .reserve("team-a", &request("u-1", "1"))
-        .unwrap_err();
-    assert!(
-        matches!(&refused, Error::Forbidden(it) if it.status == 401),
-        "{refused:?}"
-    );
+    let refused = anonymous.reserve("team-a", &request("u-1", "1")).unwrap_err();
+    assert!(matches!(&refused, Error::Forbidden(it) if it.status == 401), "{refused:?}");
     let options = Options {
         token: Some(Token::Text(issued.token.reveal().to_owned())),
         ..Options::default()
@@ -171,9 +150,7 @@ fn rights_and_quotas_are_told_apart() {
     let client = Client::new(&daemon.api, options).unwrap();
     client.reserve("team-a", &request("u-1", "1")).unwrap();
     let refused = client.reserve("team-b", &request("u-2", "1")).unwrap_err();
-    let Error::Forbidden(refusal) = refused else {
-        panic!("{refused:?}")
-    };
+    let Error::Forbidden(refusal) = refused else { panic!("{refused:?}") };
     assert_eq!(refusal.reason(), Some(Reason::Forbidden));
     let status = client.status().unwrap();
     assert_eq!(&*status.caller.principal, "ci");
@@ -212,11 +189,7 @@ fn types_say_all_that_the_daemon_writes() {
     ];
     let lines: Vec<_> = events.iter().map(Value::to_string).collect();
     let answer = client.send_events(lines.join("\n").into_bytes()).unwrap();
-    assert_eq!(
-        (answer.accepted, answer.rejected.len()),
-        (2, 1),
-        "{answer:?}"
-    );
+    assert_eq!((answer.accepted, answer.rejected.len()), (2, 1), "{answer:?}");
     client.reserve("team-a", &request("u-1", "1")).unwrap();
     client.reserve("team-a", &request("u-2", "1")).unwrap();
     client.reserve("team-a", &request("u-3", "1")).unwrap();
@@ -231,10 +204,7 @@ fn types_say_all_that_the_daemon_writes() {
     assert!(collected(client.quotas(Some("team-a"), Some("tier=tin"))).is_empty());
     let red: Group = is_whole(&daemon, "/v1/groups/red");
     assert_eq!(red.status.members, 1);
-    assert_eq!(
-        client.set_group(&red).unwrap().resource_version,
-        red.resource_version
-    );
+    assert_eq!(client.set_group(&red).unwrap().resource_version, red.resource_version);
     is_whole::<Page<Group>>(&daemon, "/v1/groups");
     assert_eq!(collected(client.groups(Some("of=finance"))).len(), 1);
     assert!(collected(client.groups(Some("of=it"))).is_empty());
@@ -252,14 +222,8 @@ fn types_say_all_that_the_daemon_writes() {
     let history: UsageHistory = is_whole(&daemon, &path);
     let step = Some("1h".parse().unwrap());
     let typed = client.usage_history("team-a", from, None, step).unwrap();
-    assert_eq!(
-        (typed.step, typed.points.len()),
-        (history.step, history.points.len())
-    );
-    is_whole::<Explanation>(
-        &daemon,
-        "/v1/namespaces/team-a/explain?resource=requests.cpu&limit=1",
-    );
+    assert_eq!((typed.step, typed.points.len()), (history.step, history.points.len()));
+    is_whole::<Explanation>(&daemon, "/v1/namespaces/team-a/explain?resource=requests.cpu&limit=1");
     for quota in ["", "&quota=compute"] {
         let path = format!("/v1/namespaces/team-a/explain?resource=requests.cpu{quota}");
         let parts: Explanation = is_whole(&daemon, &path);
@@ -269,18 +233,12 @@ fn types_say_all_that_the_daemon_writes() {
         }
     }
     is_whole::<NamespacePage>(&daemon, "/v1/usage");
-    assert_eq!(
-        collected(client.namespaces(Some("team"), When::Now)).len(),
-        1
-    );
+    assert_eq!(collected(client.namespaces(Some("team"), When::Now)).len(), 1);
     let denials: Page<Denial> = is_whole(&daemon, "/v1/namespaces/team-a/denials");
     assert_eq!(denials.items.len(), 1);
     assert_eq!(collected(client.denials(None)), denials.items);
     is_whole::<Page<Object<'static>>>(&daemon, "/v1/namespaces/team-a/objects");
-    assert_eq!(
-        collected(client.objects(None, Some("widgets.example.com"))).len(),
-        1
-    );
+    assert_eq!(collected(client.objects(None, Some("widgets.example.com"))).len(), 1);
     // What happened has fields in the order of each event, which a type for all of them does not keep.
     let raw: Value = serde_json::from_str(&text(&daemon, "/v1/entries")).unwrap();
     let entries: Page<Entry> = serde_json::from_value(raw.clone()).unwrap();
@@ -299,10 +257,7 @@ fn problems_say_all_that_the_daemon_writes() {
     client.release("team-a", "u-1").unwrap();
     let send = |body: &Value| -> Value {
         let url = format!("{}/v1/namespaces/team-a/reservations", daemon.api);
-        let mut answer = agent(Duration::from_secs(20))
-            .post(url)
-            .send_json(body)
-            .unwrap();
+        let mut answer = agent(Duration::from_secs(20)).post(url).send_json(body).unwrap();
         assert!(!answer.status().is_success(), "{body}");
         serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
     };

@@ -25,13 +25,7 @@ const FILE: &str = "checkpoints";
 fn a_node_whose_disk_was_lost_but_not_its_checkpoints_comes_back_without_the_others() {
     let directory = scratch();
     let key = directory.path().join("key");
-    made(&[
-        "ledger",
-        "keygen",
-        &text(&key),
-        "--origin",
-        "ledger.example.com",
-    ]);
+    made(&["ledger", "keygen", &text(&key), "--origin", "ledger.example.com"]);
     let setup = Setup {
         nodes: format!("[checkpoint]\nkey_file = {key:?}\nfile = {FILE:?}\nevery_entries = 1\n"),
         ..Setup::default()

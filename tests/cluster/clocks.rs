@@ -28,19 +28,14 @@ pub(crate) const TWICE_SILENCE: Duration = Duration::from_secs(4);
 #[test]
 fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
     let directory = scratch();
-    let setup = Setup {
-        moves_clocks: true,
-        ..Setup::default()
-    };
+    let setup = Setup { moves_clocks: true, ..Setup::default() };
     let mut cluster = Nodes::start(directory.path(), setup);
     let leader = cluster.leader();
     let [wrong, other] = [(leader + 1) % NODES, (leader + 2) % NODES];
     std::fs::write(cluster.clock(wrong), WRONG).unwrap();
     wait_until("it says that its clock is wrong", || {
         // On a busy machine the lead may have come to it before its clock went wrong.
-        let leads = cluster
-            .role(wrong)
-            .is_some_and(|(role, _)| role == "leader");
+        let leads = cluster.role(wrong).is_some_and(|(role, _)| role == "leader");
         if leads {
             hand_over(&cluster, wrong, leader);
         }
@@ -57,9 +52,7 @@ fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
     let leader = cluster.leader();
     assert_ne!(leader, wrong);
     let other = if leader == other {
-        (0..NODES)
-            .find(|node| ![wrong, other].contains(node))
-            .unwrap()
+        (0..NODES).find(|node| ![wrong, other].contains(node)).unwrap()
     } else {
         other
     };
@@ -74,11 +67,7 @@ fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
     }
     // Once its clock is right, it does.
     std::fs::write(cluster.clock(wrong), "0").unwrap();
-    wait_until("it leads", || {
-        cluster
-            .role(wrong)
-            .is_some_and(|(role, _)| role == "leader")
-    });
+    wait_until("it leads", || cluster.role(wrong).is_some_and(|(role, _)| role == "leader"));
     cluster.start_again();
     cluster.wait_until_same();
     hand_over(&cluster, wrong, leader);
@@ -88,10 +77,7 @@ fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
 #[test]
 fn a_leader_whose_clock_jumps_decides_nothing_by_it_and_hands_over() {
     let directory = scratch();
-    let setup = Setup {
-        moves_clocks: true,
-        ..Setup::default()
-    };
+    let setup = Setup { moves_clocks: true, ..Setup::default() };
     let cluster = Nodes::start(directory.path(), setup);
     for (round, jump) in JUMPS.into_iter().enumerate() {
         let leader = cluster.leader();
@@ -99,45 +85,26 @@ fn a_leader_whose_clock_jumps_decides_nothing_by_it_and_hands_over() {
         let quota = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": {"pods": "1"}}
         });
-        let put = agent(PATIENCE)
-            .put(format!("{namespace}/quotas/pods"))
-            .send_json(quota);
+        let put = agent(PATIENCE).put(format!("{namespace}/quotas/pods")).send_json(quota);
         assert_eq!(put.unwrap().status(), 201);
         let (status, _) = reserve(&namespace, "first");
         assert_eq!(status, 201);
         std::fs::write(cluster.clock(leader), jump).unwrap();
         // The room is taken, whichever node answers, and the reservation has not expired.
         let (status, denied) = reserve(&namespace, "second");
-        assert_eq!(
-            (status, &denied["reason"]),
-            (403, &json!("ExceedsHard")),
-            "{denied}"
-        );
-        wait_until("another node leads", || {
-            cluster.leads().is_some_and(|leads| leads != leader)
-        });
+        assert_eq!((status, &denied["reason"]), (403, &json!("ExceedsHard")), "{denied}");
+        wait_until("another node leads", || cluster.leads().is_some_and(|leads| leads != leader));
         let (_, ready) = cluster.daemon(leader).ask_admin("/readyz?verbose");
         assert!(ready.contains("cannot lead: its clock is"), "{ready}");
         assert_eq!(reserve(&namespace, "third").0, 403);
-        let released = agent(PATIENCE)
-            .delete(format!("{namespace}/reservations/first"))
-            .call();
+        let released = agent(PATIENCE).delete(format!("{namespace}/reservations/first")).call();
         assert_eq!(released.unwrap().status(), 204);
         // A new one lives as long as requested, by the right clock.
         let (status, granted) = reserve(&namespace, "fourth");
         assert_eq!(status, 201, "{granted}");
-        let time = |name: &str| {
-            granted[name]
-                .as_str()
-                .unwrap()
-                .parse::<jiff::Timestamp>()
-                .unwrap()
-        };
+        let time = |name: &str| granted[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
         let ahead = jiff::Timestamp::now().duration_since(time("createdTime"));
-        assert!(
-            ahead.abs() < jiff::SignedDuration::from_secs(60),
-            "{granted}"
-        );
+        assert!(ahead.abs() < jiff::SignedDuration::from_secs(60), "{granted}");
         std::fs::write(cluster.clock(leader), "0").unwrap();
         wait_until("its clock is right again", || {
             let (_, text) = cluster.daemon(leader).ask_admin("/readyz?verbose");
@@ -154,13 +121,8 @@ fn reserve(namespace: &str, uid: &str) -> (u16, serde_json::Value) {
         "reserved": {"pods": "1"},
         "ttl": "2m"
     });
-    let mut answer = agent(PATIENCE)
-        .post(format!("{namespace}/reservations"))
-        .send_json(pod)
-        .unwrap();
+    let mut answer =
+        agent(PATIENCE).post(format!("{namespace}/reservations")).send_json(pod).unwrap();
     let status = answer.status().as_u16();
-    (
-        status,
-        serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap(),
-    )
+    (status, serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap())
 }

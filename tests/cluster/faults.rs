@@ -91,9 +91,8 @@ impl fmt::Debug for Fault {
 
 impl Fault {
     pub(crate) fn all() -> Vec<Self> {
-        let strikes = TARGETS
-            .into_iter()
-            .flat_map(|target| BLOWS.map(|blow| Self::Strike(blow, target)));
+        let strikes =
+            TARGETS.into_iter().flat_map(|target| BLOWS.map(|blow| Self::Strike(blow, target)));
         let others = [Self::Slow, Self::HandOver, Self::End, Self::StepDown];
         strikes.chain(others).collect()
     }
@@ -178,10 +177,7 @@ pub(crate) fn strike(
     cluster.start_again();
     wait_for_grants(yard, GRANTS);
     cluster.all_run();
-    Outage {
-        until_granted,
-        until_over: healed.elapsed(),
-    }
+    Outage { until_granted, until_over: healed.elapsed() }
 }
 
 /// Returns the processes that must be continued afterwards.
@@ -252,10 +248,7 @@ pub(crate) fn hand_over(cluster: &Nodes, from: usize, to: usize) {
         // After a fault the target may not have caught up yet.
         let is_unknown = answer.status() == 503 && text.contains("OutcomeUnknown");
         let is_late = answer.status() == 409 && text.contains("cannot take the lead");
-        assert!(
-            (is_unknown || is_late) && Instant::now() < deadline,
-            "{text}"
-        );
+        assert!((is_unknown || is_late) && Instant::now() < deadline, "{text}");
     }
 }
 

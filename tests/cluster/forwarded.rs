@@ -20,9 +20,8 @@ fn a_node_that_does_not_lead_says_so_of_a_review_that_is_sent_on_to_it() {
     let secret = fs::read_to_string(directory.path().join("token")).unwrap();
     let (leader, decide) = loop {
         let leader = cluster.leader();
-        let decide: Vec<_> = (0..NODES)
-            .map(|node| decides(&cluster, node, secret.trim()))
-            .collect();
+        let decide: Vec<_> =
+            (0..NODES).map(|node| decides(&cluster, node, secret.trim())).collect();
         if cluster.leader() == leader {
             break (leader, decide);
         }
@@ -70,15 +69,8 @@ fn a_node_that_does_not_lead_answers_pages_and_large_reviews_as_the_leader_does(
             request.send_json(wanted).unwrap().status().as_u16()
         };
         assert_eq!(check(api), 200, "n{node}, where n{leader} leads");
-        assert_eq!(
-            check("http://elsewhere.example"),
-            403,
-            "n{node}, where n{leader} leads"
-        );
-        let mut answer = agent(PATIENCE)
-            .post(format!("{api}/admit"))
-            .send_json(&large)
-            .unwrap();
+        assert_eq!(check("http://elsewhere.example"), 403, "n{node}, where n{leader} leads");
+        let mut answer = agent(PATIENCE).post(format!("{api}/admit")).send_json(&large).unwrap();
         let answer: Value = answer.body_mut().read_json().unwrap();
         assert_eq!(answer["response"]["allowed"], false, "n{node}: {answer}");
     }

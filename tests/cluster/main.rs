@@ -119,9 +119,7 @@ fn nothing_is_lost_doubled_or_over_hard_whatever_is_killed_stopped_or_cut() {
         let end = End(&yard, &is_over);
         go_through(&mut cluster, count, seed, &yard);
         drop(end);
-        let history = clients
-            .into_iter()
-            .flat_map(|client| client.join().unwrap());
+        let history = clients.into_iter().flat_map(|client| client.join().unwrap());
         (history.collect::<Vec<_>>(), producer.join().unwrap())
     });
     let (all, end, advances) = producer::is_counted_once(&cluster, &published);
@@ -143,11 +141,7 @@ fn nothing_is_lost_doubled_or_over_hard_whatever_is_killed_stopped_or_cut() {
 fn yard(cluster: &Nodes, faults: usize, seed: u64) -> Yard {
     let leader = cluster.leader();
     set_quotas(&cluster.daemon(leader).api, (faults + 1) * NAMESPACES);
-    let habits = Habits {
-        operations: u64::MAX,
-        timeout: TIMEOUT,
-        rest: REST,
-    };
+    let habits = Habits { operations: u64::MAX, timeout: TIMEOUT, rest: REST };
     Yard::new(cluster.apis(), habits, seed)
 }
 
@@ -193,9 +187,7 @@ fn is_right(history: &[Operation], entries: &[witness::Entry]) {
     let last = history.iter().map(|operation| operation.namespace).max();
     let resolved = witness::resolved(history, entries);
     for namespace in 0..=last.unwrap() {
-        let its = resolved
-            .iter()
-            .filter(|operation| operation.namespace == namespace);
+        let its = resolved.iter().filter(|operation| operation.namespace == namespace);
         let its: Vec<_> = its.cloned().collect();
         assert!(
             search::is_linearizable(&its, HARD),
@@ -203,10 +195,7 @@ fn is_right(history: &[Operation], entries: &[witness::Entry]) {
         );
     }
     let count = |is_wanted: &dyn Fn(&Operation) -> bool| {
-        history
-            .iter()
-            .filter(|operation| is_wanted(operation))
-            .count()
+        history.iter().filter(|operation| is_wanted(operation)).count()
     };
     let grants = count(&|operation| {
         matches!(
@@ -243,13 +232,8 @@ fn answers_are_the_same_everywhere(cluster: &Nodes, history: &[Operation]) {
     for (namespace, uid, units) in held {
         for node in 0..NODES {
             let api = &cluster.daemon(node).api;
-            let path = format!(
-                "{api}/v1/namespaces/{}/reservations",
-                clients::name(namespace)
-            );
-            let answer = agent(REQUEST)
-                .post(path)
-                .send_json(clients::reservation(uid, units));
+            let path = format!("{api}/v1/namespaces/{}/reservations", clients::name(namespace));
+            let answer = agent(REQUEST).post(path).send_json(clients::reservation(uid, units));
             assert_eq!(answer.unwrap().status(), 200, "{uid} at n{node}");
         }
     }
@@ -273,10 +257,7 @@ fn states_are_the_same(cluster: &mut Nodes, end: u64) {
     assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
     let first = states[0].lines().next().unwrap_or_default();
     if let Some(digest) = of_log {
-        assert!(
-            first.ends_with(&format!("digest {digest}")),
-            "{first}: {digest}"
-        );
+        assert!(first.ends_with(&format!("digest {digest}")), "{first}: {digest}");
     }
     println!("the states of the nodes are the same: {first}");
 }

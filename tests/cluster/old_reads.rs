@@ -24,17 +24,12 @@ const TRIED: Duration = Duration::from_secs(10);
 #[test]
 fn a_node_does_not_take_a_server_without_a_majority_for_the_log() {
     let directory = scratch();
-    let setup = Setup {
-        nodes: MAX_AGE.to_owned(),
-        ..Setup::default()
-    };
+    let setup = Setup { nodes: MAX_AGE.to_owned(), ..Setup::default() };
     let cluster = Nodes::start(directory.path(), setup);
     let all_answer = || (0..NODES).all(|node| age(&cluster, node).is_some_and(|age| age <= 1_500));
     wait_until("every node answers reads", all_answer);
     let silent = [Part::Server(1), Part::Server(2)];
-    silent
-        .iter()
-        .for_each(|server| cluster.signal(*server, Signal::STOP));
+    silent.iter().for_each(|server| cluster.signal(*server, Signal::STOP));
     let none_answers = || (0..NODES).all(|node| age(&cluster, node).is_none());
     wait_until("no node answers reads", none_answers);
     // Meanwhile nodes whose server was stopped connect to the one that is left.
@@ -42,9 +37,7 @@ fn a_node_does_not_take_a_server_without_a_majority_for_the_log() {
     while Instant::now() < deadline {
         assert!(none_answers());
     }
-    silent
-        .iter()
-        .for_each(|server| cluster.signal(*server, Signal::CONT));
+    silent.iter().for_each(|server| cluster.signal(*server, Signal::CONT));
     wait_until("every node answers reads again", all_answer);
 }
 
@@ -75,27 +68,18 @@ fn a_node_that_starts_answers_no_reads_from_before_its_start() {
         let text = answer.body_mut().read_to_string().unwrap();
         let usage: serde_json::Value = serde_json::from_str(&text).unwrap();
         let sequence = usage["asOf"]["sequence"].as_u64().unwrap();
-        assert!(
-            sequence >= before,
-            "entry {sequence} of {before}, said to be {age} old"
-        );
+        assert!(sequence >= before, "entry {sequence} of {before}, said to be {age} old");
         true
     });
     assert!(refused > 0, "it was never seen while it caught up");
-    let url = format!(
-        "{}/v1/usage?limit=1&sequence={before}",
-        cluster.daemon(late).api
-    );
+    let url = format!("{}/v1/usage?limit=1&sequence={before}", cluster.daemon(late).api);
     assert_eq!(agent(REQUEST).get(url).call().unwrap().status(), 200);
 }
 
 #[test]
 fn an_entry_that_a_follower_lacks_is_no_mistake_of_the_caller() {
     let directory = scratch();
-    let setup = Setup {
-        limits: "request_timeout = \"2s\"\n".to_owned(),
-        ..Setup::default()
-    };
+    let setup = Setup { limits: "request_timeout = \"2s\"\n".to_owned(), ..Setup::default() };
     let cluster = Nodes::start(directory.path(), setup);
     let leader = cluster.leader();
     let follower = (leader + 1) % NODES;

@@ -40,10 +40,7 @@ pub(crate) struct Published {
 
 /// Starts a cluster that takes what is published.
 pub(crate) fn start(directory: &Path) -> Nodes {
-    let setup = Setup {
-        has_events: true,
-        ..Setup::default()
-    };
+    let setup = Setup { has_events: true, ..Setup::default() };
     let cluster = Nodes::start(directory, setup);
     set_quotas(&cluster.daemon(cluster.leader()).api);
     cluster
@@ -160,10 +157,7 @@ fn wait_until_counted(daemon: &Quotad, published: &Published) {
         if used == wanted {
             return;
         }
-        assert!(
-            Instant::now() < deadline,
-            "used: {used:?}, published: {wanted:?}"
-        );
+        assert!(Instant::now() < deadline, "used: {used:?}, published: {wanted:?}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -110,9 +110,7 @@ fn an_upgrade_of_all_nodes_is_not_noticed() {
             let run = &run;
             let agent = agent(WEBHOOK);
             scope.spawn(move || {
-                run.repeat(caller, &run.calls, |api, number| {
-                    review(&agent, api, number)
-                });
+                run.repeat(caller, &run.calls, |api, number| review(&agent, api, number));
             });
         }
         scope.spawn(|| run.repeat(0, &run.kubectl, kubectl));
@@ -128,13 +126,9 @@ fn an_upgrade_of_all_nodes_is_not_noticed() {
     let leader = cluster.leader();
     let calls = run.calls.into_inner();
     let held = cluster.daemon(leader).get("/v1/namespaces/web/quotas/all");
-    let held: u64 = held["status"]["reserved"]["pods"]
-        .as_str()
-        .map_or(0, |held| held.parse().unwrap());
-    assert_eq!(
-        held, calls,
-        "each review that was allowed holds its pod once"
-    );
+    let held: u64 =
+        held["status"]["reserved"]["pods"].as_str().map_or(0, |held| held.parse().unwrap());
+    assert_eq!(held, calls, "each review that was allowed holds its pod once");
     println!(
         "{calls} calls of the webhook and {} kubectls while {ROUNDS} times all nodes were started anew: none failed, \
          {} were repeated once, the longest took {} ms; {} events, each counted once",
@@ -205,13 +199,7 @@ fn review(agent: &Agent, api: &str, number: u64) -> Result<(), String> {
 fn kubectl(api: &str, number: u64) -> Result<(), String> {
     let run = |arguments: &[&str]| {
         let done = Command::new("kubectl")
-            .args([
-                "--server",
-                api,
-                "--namespace",
-                "web",
-                "--request-timeout=10s",
-            ])
+            .args(["--server", api, "--namespace", "web", "--request-timeout=10s"])
             .args(arguments)
             .env("KUBECONFIG", "/dev/null")
             .stdin(Stdio::null())
@@ -219,10 +207,9 @@ fn kubectl(api: &str, number: u64) -> Result<(), String> {
             .expect("kubectl is installed");
         match done.status.success() {
             true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
-            false => Err(format!(
-                "kubectl {arguments:?}: {}",
-                String::from_utf8_lossy(&done.stderr)
-            )),
+            false => {
+                Err(format!("kubectl {arguments:?}: {}", String::from_utf8_lossy(&done.stderr)))
+            }
         }
     };
     let label = format!("number={number}");

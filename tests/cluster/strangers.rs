@@ -46,10 +46,7 @@ fn strangers_at_the_addresses_of_nodes_are_refused_and_hold_nobody_up() {
     let cluster = Nodes::start(directory.path(), setup);
     let quota = json!({"spec": {"hard": {"pods": "1000"}}});
     let put = agent(PATIENCE)
-        .put(format!(
-            "{}/v1/namespaces/team/quotas/q",
-            cluster.daemon(0).api
-        ))
+        .put(format!("{}/v1/namespaces/team/quotas/q", cluster.daemon(0).api))
         .header("authorization", format!("Bearer {admin}"))
         .send_json(quota);
     assert_eq!(put.unwrap().status(), 201);
@@ -80,27 +77,17 @@ fn strangers_at_the_addresses_of_nodes_are_refused_and_hold_nobody_up() {
         }
         // What is announced, or comes, is not read.
         let large = format!("content-length: {}\r\n", 1_u64 << 40);
-        let status = ask(
-            *address,
-            &format!("{}{large}\r\n", head("POST", RESERVATIONS, "")),
-        );
+        let status = ask(*address, &format!("{}{large}\r\n", head("POST", RESERVATIONS, "")));
         assert!(matches!(status, Some(401 | 413)), "{status:?}");
         let node = format!("{}quotad-actor: {EVERYTHING}\r\n", bearer(secret.trim()));
-        let status = ask(
-            *address,
-            &format!("{}{large}\r\n", head("POST", RESERVATIONS, &node)),
-        );
+        let status = ask(*address, &format!("{}{large}\r\n", head("POST", RESERVATIONS, &node)));
         assert_eq!(status, Some(413), "a node may not either");
-        let endless = format!(
-            "{}transfer-encoding: chunked\r\n\r\n",
-            head("POST", RESERVATIONS, "")
-        );
+        let endless =
+            format!("{}transfer-encoding: chunked\r\n\r\n", head("POST", RESERVATIONS, ""));
         assert_eq!(ask(*address, &(endless + "100000\r\nx")), Some(401));
     }
 
-    let slow = addresses
-        .iter()
-        .flat_map(|address| (0..SLOW).map(|number| begin(*address, number)));
+    let slow = addresses.iter().flat_map(|address| (0..SLOW).map(|number| begin(*address, number)));
     let slow: Vec<_> = slow.collect();
     for number in 0..20 {
         for node in 0..NODES {

@@ -77,9 +77,7 @@ fn a_node_whose_unsynced_tail_is_torn_follows_again_and_one_that_is_damaged_befo
 
     let harmed = (cluster.leader() + 1) % NODES;
     wait_until("all is synced", || {
-        Log::read(&cluster.home(harmed).join("data"))
-            .unsynced()
-            .is_empty()
+        Log::read(&cluster.home(harmed).join("data")).unsynced().is_empty()
     });
     cluster.kill(Part::Node(harmed));
     let log = Log::read(&cluster.home(harmed).join("data"));
@@ -139,9 +137,7 @@ impl Log {
         let synced = number(&anchor, 12).max(number(&anchor, 512 + 12));
         let segments = std::fs::read_dir(data.join("log")).unwrap();
         let segments = segments.map(|entry| entry.unwrap().path());
-        let file = segments
-            .filter(|path| path.extension().is_some_and(|it| it == "log"))
-            .max();
+        let file = segments.filter(|path| path.extension().is_some_and(|it| it == "log")).max();
         let file = file.unwrap();
         let bytes = std::fs::read(&file).unwrap();
         let is_frame = |at: &usize| bytes.get(*at..*at + 3) == Some(b"QLF");
@@ -154,17 +150,11 @@ impl Log {
             frames.push(Frame { at, length, first });
             next = Some(at + length);
         }
-        Self {
-            file,
-            frames,
-            synced,
-        }
+        Self { file, frames, synced }
     }
 
     fn unsynced(&self) -> &[Frame] {
-        let synced = self
-            .frames
-            .partition_point(|frame| frame.first <= self.synced);
+        let synced = self.frames.partition_point(|frame| frame.first <= self.synced);
         &self.frames[synced..]
     }
 

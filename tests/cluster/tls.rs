@@ -51,9 +51,7 @@ fn nodes_and_servers_speak_tls_and_to_nobody_else() {
     cluster.wait_until_same();
 
     let address = cluster.peer_address(others[0]);
-    let plain = agent(PATIENCE)
-        .get(format!("http://{address}/v1/cluster"))
-        .call();
+    let plain = agent(PATIENCE).get(format!("http://{address}/v1/cluster")).call();
     assert!(plain.is_err(), "{plain:?}");
     let path = format!("https://{address}/v1/cluster");
     let stranger = trusting(&certificates).get(&path).call().unwrap();

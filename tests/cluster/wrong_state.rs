@@ -53,10 +53,7 @@ fn a_leader_with_a_wrong_state_decides_nothing_and_leads_no_more() {
     // The other nodes cannot take the lead, so that it is seen what the wrong one does by itself.
     let others = [(wrong + 1) % NODES, (wrong + 2) % NODES];
     let due = Instant::now() + TTL;
-    assert_eq!(
-        reserve(&cluster.daemon(cluster.leader()).api, "held", TTL),
-        201
-    );
+    assert_eq!(reserve(&cluster.daemon(cluster.leader()).api, "held", TTL), 201);
     for (node, ahead) in others.into_iter().zip(WRONG_CLOCKS) {
         std::fs::write(cluster.clock(node), ahead).unwrap();
     }
@@ -121,22 +118,13 @@ fn a_leader_with_a_wrong_state_decides_nothing_and_leads_no_more() {
 fn forget_quota(data: &Path) {
     let disk = Arc::new(RealDisk);
     let recovered = replay::recover(disk, data, Options::default(), |_, _| {}).unwrap();
-    let Recovered {
-        mut state,
-        journal,
-        reader,
-        recovery,
-        ..
-    } = recovered;
+    let Recovered { mut state, journal, reader, recovery, .. } = recovered;
     let head = state.head();
     state.apply(&Entry {
         sequence: head.sequence,
         time: head.time,
         actor: Actor::named("fault"),
-        event: Event::QuotaDeleted {
-            namespace: NAMESPACE.into(),
-            name: QUOTA.into(),
-        },
+        event: Event::QuotaDeleted { namespace: NAMESPACE.into(), name: QUOTA.into() },
     });
     replay::store(&reader.snapshots(), &state.image(), recovery.durable, 3).unwrap();
     journal.close().unwrap();

@@ -89,16 +89,8 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
     let outcome = decide(case, &quotas, &request, &limited.unwrap_or_default())?;
 
     let expected = &case.expected;
-    same(
-        "evaluated",
-        &outcome.evaluated,
-        &(expected["evaluated"] == true),
-    )?;
-    same(
-        "allowed",
-        &outcome.result.is_ok(),
-        &(expected["allowed"] == true),
-    )?;
+    same("evaluated", &outcome.evaluated, &(expected["evaluated"] == true))?;
+    same("allowed", &outcome.result.is_ok(), &(expected["allowed"] == true))?;
     let error = outcome.result.as_ref().err().map(|denial| {
         json!({
             "code": denial.code(),
@@ -108,11 +100,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
     });
     same("error", &error.unwrap_or_default(), &expected["error"])?;
 
-    let charges = if request.dry_run {
-        Vec::new()
-    } else {
-        outcome.result.unwrap_or_default()
-    };
+    let charges = if request.dry_run { Vec::new() } else { outcome.result.unwrap_or_default() };
     let (writes, used) = charged(quotas, &charges)?;
     same("statusWrites", &writes, &expected["statusWrites"])?;
     same("used", &used, &expected["used"])
@@ -145,11 +133,7 @@ fn decide(
         old_footprint.as_ref().map(|old| &old.traits),
     );
     if !evaluated {
-        return Ok(Outcome {
-            evaluated,
-            result: Ok(Vec::new()),
-            message: None,
-        });
+        return Ok(Outcome { evaluated, result: Ok(Vec::new()), message: None });
     }
     let attempt = Attempt {
         kind: &kind,
@@ -164,15 +148,8 @@ fn decide(
     };
     let result = admission::evaluate(quotas, &attempt, limited);
     let name = admission::name_in_messages(&request.name, object.as_ref().map(Object::metadata));
-    let message = result
-        .as_ref()
-        .err()
-        .map(|denial| denial.message(&kind, name));
-    Ok(Outcome {
-        evaluated,
-        result,
-        message,
-    })
+    let message = result.as_ref().err().map(|denial| denial.message(&kind, name));
+    Ok(Outcome { evaluated, result, message })
 }
 
 /// What Kubernetes would write, and what is used afterwards.
@@ -184,10 +161,8 @@ fn charged(mut quotas: Vec<Quota>, charges: &[Charge]) -> Result<(Value, Value),
         used.add(&charge.delta);
         writes.push(json!({ "quota": quota.metadata.name, "result": "ok", "used": used }));
     }
-    let used: BTreeMap<&Name, &Option<ResourceList>> = quotas
-        .iter()
-        .map(|quota| (&quota.metadata.name, &quota.status.used))
-        .collect();
+    let used: BTreeMap<&Name, &Option<ResourceList>> =
+        quotas.iter().map(|quota| (&quota.metadata.name, &quota.status.used)).collect();
     let used = serde_json::to_value(used).map_err(|error| error.to_string())?;
     Ok((Value::Array(writes), used))
 }

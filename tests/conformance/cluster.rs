@@ -27,12 +27,7 @@ pub(crate) fn object(kind: &GroupResource, json: &str) -> Result<Option<Object>,
 
 /// An object that was read and written again says the same of all that counts.
 fn pruned_counts_the_same(kind: &GroupResource, object: &Object) -> Result<(), String> {
-    const NAMES: [&str; 4] = [
-        "requests.cpu",
-        "requests.memory",
-        "limits.cpu",
-        "limits.memory",
-    ];
+    const NAMES: [&str; 4] = ["requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
     let text = serde_json::to_vec(object).map_err(|error| error.to_string())?;
     let pruned = Object::from_json(kind, &text).map_err(|error| error.to_string())?;
     let same = [Timestamp::EPOCH, Timestamp::MAX].iter().all(|now| {
@@ -42,10 +37,7 @@ fn pruned_counts_the_same(kind: &GroupResource, object: &Object) -> Result<(), S
         && pruned.missing_requirements(&NAMES) == object.missing_requirements(&NAMES);
     match same {
         true => Ok(()),
-        false => Err(format!(
-            "pruned, it counts differently: {}",
-            String::from_utf8_lossy(&text)
-        )),
+        false => Err(format!("pruned, it counts differently: {}", String::from_utf8_lossy(&text))),
     }
 }
 
@@ -60,10 +52,9 @@ fn condensed_counts_the_same(kind: &GroupResource, object: &Object) -> Result<()
     });
     match same && left_out == 0 && condensed.lapse() == object.lapse() {
         true => Ok(()),
-        false => Err(format!(
-            "condensed, it counts differently: {}",
-            String::from_utf8_lossy(&text)
-        )),
+        false => {
+            Err(format!("condensed, it counts differently: {}", String::from_utf8_lossy(&text)))
+        }
     }
 }
 
@@ -100,19 +91,13 @@ struct Claim {
 impl Cluster {
     pub(crate) fn read(case: &Case, now: Timestamp) -> Result<Self, String> {
         let cluster: Option<Self> = case.read("context")?;
-        Ok(Self {
-            now,
-            ..cluster.unwrap_or_default()
-        })
+        Ok(Self { now, ..cluster.unwrap_or_default() })
     }
 }
 
 impl Context for Cluster {
     fn extended_resource(&self, device_class: &str) -> Option<Name> {
-        let class = self
-            .device_classes
-            .iter()
-            .find(|class| class.metadata.name == device_class)?;
+        let class = self.device_classes.iter().find(|class| class.metadata.name == device_class)?;
         class.spec.extended_resource_name.clone()
     }
 

@@ -10,9 +10,5 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
     let required: Vec<&str> = required.iter().map(String::as_str).collect();
     let object = cluster::object(&cluster::kind(case), case.json("object"))?.ok_or("no object")?;
     let missing = object.missing_requirements(&required);
-    same(
-        "error",
-        &missing.as_deref(),
-        &case.expected["error"].as_str(),
-    )
+    same("error", &missing.as_deref(), &case.expected["error"].as_str())
 }

@@ -6,8 +6,5 @@ const DEVIATIONS: &[(&str, &str)] = &[];
 
 /// Why a case is answered differently, if it is.
 pub(crate) fn reason(id: &str) -> Option<&'static str> {
-    DEVIATIONS
-        .iter()
-        .find(|(deviating, _)| *deviating == id)
-        .map(|(_, reason)| *reason)
+    DEVIATIONS.iter().find(|(deviating, _)| *deviating == id).map(|(_, reason)| *reason)
 }

@@ -21,12 +21,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
             // serde_json adds the place to the message.
             parsed(
                 read.map_err(|error| {
-                    error
-                        .to_string()
-                        .split(" at line ")
-                        .next()
-                        .unwrap_or_default()
-                        .to_owned()
+                    error.to_string().split(" at line ").next().unwrap_or_default().to_owned()
                 }),
                 expected,
             )
@@ -41,17 +36,12 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
             rest.sub_assign(&quantity(case, "b")?);
             computed(&rest, expected)
         }
-        "subNonNegative" => computed(
-            &quantity(case, "a")?.subtract_non_negative(&quantity(case, "b")?),
-            expected,
-        ),
+        "subNonNegative" => {
+            computed(&quantity(case, "a")?.subtract_non_negative(&quantity(case, "b")?), expected)
+        }
         "cmp" => {
             let order = quantity(case, "a")?.cmp(&quantity(case, "b")?);
-            same(
-                "cmp",
-                &(order as i64),
-                &expected["cmp"].as_i64().unwrap_or(9),
-            )
+            same("cmp", &(order as i64), &expected["cmp"].as_i64().unwrap_or(9))
         }
         "sum" => {
             let values: Vec<String> = case.read("values")?;
@@ -64,11 +54,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
         "neg" => computed(&quantity(case, "s")?.negated(), expected),
         "roundUp" => {
             let mut rounded = quantity(case, "s")?;
-            let scale = if case.json("scale") == "0" {
-                Scale::Unit
-            } else {
-                Scale::Milli
-            };
+            let scale = if case.json("scale") == "0" { Scale::Unit } else { Scale::Milli };
             let exact = rounded.round_up(scale);
             computed(&rounded, expected)?;
             same("exact", &exact, &(expected["exact"] == true))
@@ -78,9 +64,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
 }
 
 fn quantity(case: &Case, key: &str) -> Result<Quantity, String> {
-    case.text(key)
-        .parse()
-        .map_err(|error| format!("{key} does not parse: {error}"))
+    case.text(key).parse().map_err(|error| format!("{key} does not parse: {error}"))
 }
 
 fn parsed(result: Result<Quantity, String>, expected: &Value) -> Result<(), String> {
@@ -114,11 +98,7 @@ fn computed(ours: &Quantity, expected: &Value) -> Result<(), String> {
         () if ours.is_positive() => Ordering::Greater,
         () => Ordering::Equal,
     };
-    same(
-        "sign",
-        &(sign as i64),
-        &expected["sign"].as_i64().unwrap_or(9),
-    )?;
+    same("sign", &(sign as i64), &expected["sign"].as_i64().unwrap_or(9))?;
     match expected["decimal"].as_str() {
         Some(decimal) => same("decimal", &decimal.parse(), &Ok(ours.clone())),
         None => Ok(()),

@@ -75,9 +75,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
         .map(|(group, resource)| (GroupResource::new(group, resource), Some(Vec::new())))
         .collect();
     for kind in kinds.iter().flatten() {
-        footprints
-            .entry(kind.group_resource())
-            .or_insert(Some(Vec::new()));
+        footprints.entry(kind.group_resource()).or_insert(Some(Vec::new()));
     }
     for object in objects.iter().flatten() {
         let kind = object.kind.group_resource();
@@ -96,16 +94,9 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
             footprints: footprints.as_ref().map(|list| list.iter().collect()),
         })
         .collect();
-    let before = Status {
-        hard: quota.status.hard,
-        used: quota.status.used,
-    };
+    let before = Status { hard: quota.status.hard, used: quota.status.used };
     let outcome = recount(&quota.spec, &before, &listings, &NoContext);
-    let queue = if is_urgent(&quota.spec, &before, &listings) {
-        "priority"
-    } else {
-        "normal"
-    };
+    let queue = if is_urgent(&quota.spec, &before, &listings) { "priority" } else { "normal" };
 
     let expected = &case.expected;
     same_text("queue", queue, &expected["queue"])?;
@@ -145,14 +136,9 @@ fn is_urgent(spec: &Spec, before: &Status, listings: &[Listing<'_>]) -> bool {
     let hard = before.hard.clone().unwrap_or_default();
     let used = before.used.clone().unwrap_or_default();
     let counts = |name: &Name| {
-        listings
-            .iter()
-            .any(|listing| Evaluator::of(listing.kind).owns(name, &NoContext))
+        listings.iter().any(|listing| Evaluator::of(listing.kind).owns(name, &NoContext))
     };
-    hard != spec.hard
-        || hard
-            .names()
-            .any(|name| used.get(name).is_none() && counts(name))
+    hard != spec.hard || hard.names().any(|name| used.get(name).is_none() && counts(name))
 }
 
 fn not_listed(kind: &GroupResource, kinds: &[Kind]) -> String {

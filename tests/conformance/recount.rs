@@ -58,12 +58,7 @@ pub(crate) fn recount(
     }
     used.retain(|name, _| spec.hard.get(name).is_some());
     let changed = before.hard.as_ref() != Some(&spec.hard) || before.used.as_ref() != Some(&used);
-    Recount {
-        hard: spec.hard.clone(),
-        used,
-        changed,
-        missing,
-    }
+    Recount { hard: spec.hard.clone(), used, changed, missing }
 }
 
 /// The amounts of all names under which a kind counts, and the kinds that could not be counted: their names are left
@@ -96,13 +91,7 @@ fn count(
         by_someone && !missing.iter().any(|listing| owned(listing, name))
     });
     total.retain(|name, _| spec.hard.get(name).is_some());
-    (
-        total,
-        missing
-            .into_iter()
-            .map(|listing| listing.kind.clone())
-            .collect(),
-    )
+    (total, missing.into_iter().map(|listing| listing.kind.clone()).collect())
 }
 
 fn add_matching(sum: &mut ResourceList, spec: &Spec, footprints: &[&Footprint]) {

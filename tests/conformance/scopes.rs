@@ -101,9 +101,7 @@ fn uncovered(case: &Case) -> Result<(), String> {
     // No object is given: any pod or claim will do, since only their kind is requested.
     let traits = match Evaluator::of(&cluster::kind(case)) {
         Evaluator::Pods => Traits::Pod(Default::default()),
-        Evaluator::VolumeClaims => Traits::VolumeClaim {
-            attributes_classes: Vec::new(),
-        },
+        Evaluator::VolumeClaims => Traits::VolumeClaim { attributes_classes: Vec::new() },
         _ => Traits::Plain,
     };
     let limited = expressions(case, "limitedScopes")?;

@@ -39,10 +39,9 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
             same("warnings", &warnings, &case.expected["warnings"])
         }
         "update" => same_errors(&validation::validate_update(&new, &old()?), &case.expected),
-        "statusUpdate" => same_errors(
-            &validation::validate_status_update(&new, &old()?),
-            &case.expected,
-        ),
+        "statusUpdate" => {
+            same_errors(&validation::validate_status_update(&new, &old()?), &case.expected)
+        }
         other => Err(format!("unknown op {other:?}")),
     }
 }

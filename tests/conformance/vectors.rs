@@ -71,11 +71,7 @@ pub(crate) fn read<C: Line>(name: &str) -> Option<Vec<Result<C, String>>> {
         .or_else(|_| fs::read_to_string(folder().join("groups").join(&file)));
     let text = text.ok()?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());
-    Some(
-        lines
-            .map(|line| serde_json::from_str(line).map_err(|error| error.to_string()))
-            .collect(),
-    )
+    Some(lines.map(|line| serde_json::from_str(line).map_err(|error| error.to_string())).collect())
 }
 
 fn folder() -> PathBuf {
@@ -95,9 +91,7 @@ pub(crate) fn run_file<C: Line>(cases: &[Result<C, String>], run: Run<C>) -> Out
         let case = match case {
             Ok(case) => case,
             Err(error) => {
-                outcome
-                    .failures
-                    .push((format!("line {}", line + 1), error.clone()));
+                outcome.failures.push((format!("line {}", line + 1), error.clone()));
                 continue;
             }
         };
@@ -107,10 +101,9 @@ pub(crate) fn run_file<C: Line>(cases: &[Result<C, String>], run: Run<C>) -> Out
             (Ok(()), None) | (Err(_), Some(_)) => outcome.passed += 1,
             (Err(reason), None) => outcome.failures.push((case.id().to_owned(), reason)),
             (Ok(()), Some(_)) => {
-                outcome.failures.push((
-                    case.id().to_owned(),
-                    "listed as a deviation, but conforms".to_owned(),
-                ));
+                outcome
+                    .failures
+                    .push((case.id().to_owned(), "listed as a deviation, but conforms".to_owned()));
             }
         }
     }
@@ -119,11 +112,7 @@ pub(crate) fn run_file<C: Line>(cases: &[Result<C, String>], run: Run<C>) -> Out
 
 /// Fails unless both are equal.
 pub(crate) fn same<T: PartialEq + Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
-    if ours == theirs {
-        Ok(())
-    } else {
-        Err(format!("{what} is {ours:?}, expected {theirs:?}"))
-    }
+    if ours == theirs { Ok(()) } else { Err(format!("{what} is {ours:?}, expected {theirs:?}")) }
 }
 
 /// Fails unless our text is the expected JSON string.
@@ -134,9 +123,7 @@ pub(crate) fn same_text(what: &str, ours: &str, theirs: &Value) -> Result<(), St
 /// Fails unless our list is the expected one, spelling included; a list that is absent is `null`. Kubernetes prints
 /// `1000E` as `1`, also in JSON; here JSON is exact, so what is compared is what we print.
 pub(crate) fn same_list(what: &str, ours: &ResourceList, theirs: &Value) -> Result<(), String> {
-    let printed = ours
-        .iter()
-        .map(|(name, amount)| (name.to_string(), amount.to_string().into()));
+    let printed = ours.iter().map(|(name, amount)| (name.to_string(), amount.to_string().into()));
     let ours = Value::Object(printed.collect());
     same(what, &ours, theirs)
 }

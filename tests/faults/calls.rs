@@ -29,10 +29,7 @@ struct Before {
 
 impl Before {
     fn nothing() -> Self {
-        Self {
-            directory: in_memory(),
-            told: Told::default(),
-        }
+        Self { directory: in_memory(), told: Told::default() }
     }
 
     fn some_life() -> Self {
@@ -81,18 +78,10 @@ impl Run {
         let fired = std::fs::read_to_string(&said).ok().map(|line| {
             let mut words = line.split_whitespace().skip(1);
             let operation = words.next().unwrap().to_owned();
-            let file = words
-                .next()
-                .unwrap_or_default()
-                .replace(path.to_str().unwrap(), "");
+            let file = words.next().unwrap_or_default().replace(path.to_str().unwrap(), "");
             (operation, file)
         });
-        let run = Self {
-            fault,
-            n,
-            fired,
-            end,
-        };
+        let run = Self { fault, n, fired, end };
         let unanswered = (answered < steps.len()).then_some(told.unanswered.as_str());
         let mut wrong = run.wrong_end(unanswered);
         wrong.extend(look(path, &told, steps.get(answered)));
@@ -106,9 +95,7 @@ impl Run {
     }
 
     fn name(&self) -> String {
-        let Self {
-            fault, n, fired, ..
-        } = self;
+        let Self { fault, n, fired, .. } = self;
         format!("{fault:?} at call {n}, {fired:?}")
     }
 
@@ -126,10 +113,7 @@ impl Run {
         if right {
             return Vec::new();
         }
-        vec![format!(
-            "ended with {:?}; unanswered: {unanswered:?}",
-            self.end
-        )]
+        vec![format!("ended with {:?}; unanswered: {unanswered:?}", self.end)]
     }
 }
 
@@ -142,12 +126,7 @@ fn errors(path: &Path) -> Vec<String> {
 
 /// Whether answers depend on what fails there.
 fn is_vital(operation: &str, file: &str) -> bool {
-    let spare = [
-        "/data/log/next.tmp",
-        "/data/snapshots",
-        "/data/denials",
-        "/archive",
-    ];
+    let spare = ["/data/log/next.tmp", "/data/snapshots", "/data/denials", "/archive"];
     // Compaction goes through the epochs that are at rest, and gives up.
     let at_rest = ["/data/epochs", "/data/LEDGER.tmp"];
     let is_of = |files: &[&str]| files.iter().any(|of| file.starts_with(of));
@@ -199,12 +178,7 @@ fn try_calls(
     first: u64,
     step: u64,
 ) -> Tried {
-    let mut tried = Tried {
-        session,
-        fault,
-        runs: Vec::new(),
-        wrong: Vec::new(),
-    };
+    let mut tried = Tried { session, fault, runs: Vec::new(), wrong: Vec::new() };
     for number in 0.. {
         let (run, found) = Run::of(before, fault, first + step * number);
         let name = |what: String| format!("after {session}: {}: {what}", run.name());
@@ -221,14 +195,9 @@ fn try_calls(
 
 /// Tries each kind of fault in each session.
 fn try_all(step: u64) -> Vec<Tried> {
-    let sessions = [
-        ("nothing", Before::nothing()),
-        ("some life", Before::some_life()),
-    ];
+    let sessions = [("nothing", Before::nothing()), ("some life", Before::some_life())];
     let kinds = || Fault::ALL.into_iter().enumerate();
-    let all = sessions
-        .iter()
-        .flat_map(|session| kinds().map(move |kind| (session, kind)));
+    let all = sessions.iter().flat_map(|session| kinds().map(move |kind| (session, kind)));
     let left = Mutex::new(all);
     let tried = Mutex::new(Vec::new());
     let next = || left.lock().unwrap().next();
@@ -258,13 +227,7 @@ fn whatever_call_to_the_disk_is_the_last_or_fails_nothing_acknowledged_is_lost()
     let mut tried = 0;
     let mut ends: BTreeMap<(Fault, End), u64> = BTreeMap::new();
     let mut files: BTreeMap<(String, End), u64> = BTreeMap::new();
-    for Tried {
-        session,
-        fault,
-        runs,
-        wrong: found,
-    } in try_all(step)
-    {
+    for Tried { session, fault, runs, wrong: found } in try_all(step) {
         wrong.extend(found);
         assert!(!runs.is_empty(), "{fault:?} never fired");
         println!("after {session}: {fault:?} fired {} times", runs.len());

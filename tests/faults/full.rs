@@ -40,10 +40,7 @@ impl Disk {
         let directory = in_memory();
         let room = directory.path().join("room");
         std::fs::write(&room, ROOM.to_string()).unwrap();
-        Self {
-            directory,
-            room: Some(room),
-        }
+        Self { directory, room: Some(room) }
     }
 
     /// A file system in memory, where one may be mounted.
@@ -51,9 +48,7 @@ impl Disk {
         let directory = TempDir::new().unwrap();
         let size = format!("size={ROOM}");
         let mut mount = Command::new("mount");
-        mount
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(directory.path());
+        mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path());
         let mounted = mount.output().is_ok_and(|output| output.status.success());
         let room = None;
         mounted.then_some(Self { directory, room })
@@ -69,9 +64,7 @@ impl Disk {
         command.args(UNHURRIED);
         if let Some(room) = &self.room {
             shim::load(&mut command, &self.path().join("data"));
-            command
-                .env("FAULT_ROOM", room)
-                .env("FAULT_SIZE", ROOM.to_string());
+            command.env("FAULT_ROOM", room).env("FAULT_SIZE", ROOM.to_string());
         }
         command
     }
@@ -198,11 +191,7 @@ fn a_low_disk_stops_grants_and_events_and_nothing_else() {
         ("/admit", review("more")),
     ] {
         let (status, answer) = daemon.post(path, &body);
-        assert_eq!(
-            (status, &answer["reason"]),
-            (503, &json!("DiskLow")),
-            "{path}: {answer}"
-        );
+        assert_eq!((status, &answer["reason"]), (503, &json!("DiskLow")), "{path}: {answer}");
     }
     assert_eq!(daemon.put(&maps, &manifest).0, 503);
     // What stands goes on.
@@ -262,12 +251,7 @@ fn fill_up(disk: &Disk) {
     // What goes on below the mark fills the segment, and then there is none to be had.
     disk.fill();
     let mut extended = 0;
-    while ask(
-        &daemon,
-        &[Step::Extend("held".to_owned())],
-        &mut told,
-        |_| {},
-    ) {
+    while ask(&daemon, &[Step::Extend("held".to_owned())], &mut told, |_| {}) {
         extended += 1;
         assert!(extended < 100_000, "the disk is not full");
     }
@@ -282,11 +266,7 @@ fn fill_up(disk: &Disk) {
     assert_eq!(missing(&daemon, &told, None), Vec::<String>::new());
     wait_until("it says that it is not ready", || !daemon.is_ready());
     let (status, answer) = daemon.post(&format!("{NAMESPACE}/reservations"), &reservation("more"));
-    assert_eq!(
-        (status, &answer["reason"]),
-        (503, &json!("DiskLow")),
-        "{answer}"
-    );
+    assert_eq!((status, &answer["reason"]), (503, &json!("DiskLow")), "{answer}");
 
     disk.empty();
     wait_until("it is ready again", || daemon.is_ready());

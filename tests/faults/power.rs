@@ -29,11 +29,7 @@ const WORKERS: usize = 2;
 /// Two lives on one tape; the second one is killed at its end. Returns the states that clients were sent, in order.
 fn record(directory: &Path, tape: &Path) -> Vec<Told> {
     let mut told = vec![Told::default()];
-    let mut between = File::options()
-        .append(true)
-        .create(true)
-        .open(tape)
-        .unwrap();
+    let mut between = File::options().append(true).create(true).open(tape).unwrap();
     for (name, filling) in [("one", 150), ("two", 90)] {
         let mut command = daemon(directory);
         shim::load(&mut command, directory);
@@ -61,19 +57,13 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
     if data.join("LEDGER").exists() {
         let archive = archive.exists().then_some(archive.as_path());
         match verify(Arc::new(RealDisk), &data, archive, 1, &()) {
-            Ok(found) => wrong.extend(
-                found
-                    .damages
-                    .iter()
-                    .map(|damage| format!("verify: {damage}")),
-            ),
+            Ok(found) => {
+                wrong.extend(found.damages.iter().map(|damage| format!("verify: {damage}")))
+            }
             Err(error) => wrong.push(format!("verify: {error}")),
         }
     }
-    let mut config = Config {
-        data_dir: data,
-        ..Config::default()
-    };
+    let mut config = Config { data_dir: data, ..Config::default() };
     config.retention.archive_dir = Some(archive);
     let recovered = match recover(&config, quota_journal::Throttle::default()) {
         Ok(recovered) => recovered,
@@ -84,16 +74,9 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
     };
     let state = &recovered.state;
     if state.head().sequence < told.sequence {
-        wrong.push(format!(
-            "{} of {} entries",
-            state.head().sequence,
-            told.sequence
-        ));
+        wrong.push(format!("{} of {} entries", state.head().sequence, told.sequence));
     }
-    let quotas = told
-        .quotas
-        .keys()
-        .filter(|name| state.quota("team-a", name).is_none());
+    let quotas = told.quotas.keys().filter(|name| state.quota("team-a", name).is_none());
     wrong.extend(quotas.map(|name| format!("quota {name} is lost")));
     for (uid, expected) in &told.reservations {
         let found = state.reservation("team-a", &Uid::new(uid).unwrap());

@@ -133,26 +133,22 @@ impl Told {
                     "metadata": {"name": name, "namespace": "team-a"},
                     "spec": {"hard": {UNITS: hard.to_string()}}
                 });
-                agent
-                    .put(format!("{namespace}/quotas/{name}"))
-                    .send_json(manifest)
+                agent.put(format!("{namespace}/quotas/{name}")).send_json(manifest)
             }
             Step::Reserve(uid) => {
                 let body = json!({
                     "reservedBy": {"apiVersion": "example.com/v1", "kind": "Widget", "name": uid, "uid": uid},
                     "reserved": {UNITS: "2"}, "ttl": "19h"
                 });
-                agent
-                    .post(format!("{namespace}/reservations"))
-                    .send_json(body)
+                agent.post(format!("{namespace}/reservations")).send_json(body)
             }
             Step::Release(uid) => agent.delete(reservation(uid)).call(),
-            Step::Commit(uid) => agent
-                .post(format!("{}/commit", reservation(uid)))
-                .send_json(json!({})),
-            Step::Extend(uid) => agent
-                .post(format!("{}/extend", reservation(uid)))
-                .send_json(json!({"ttl": "20h"})),
+            Step::Commit(uid) => {
+                agent.post(format!("{}/commit", reservation(uid))).send_json(json!({}))
+            }
+            Step::Extend(uid) => {
+                agent.post(format!("{}/extend", reservation(uid))).send_json(json!({"ttl": "20h"}))
+            }
             Step::Objects(uids) => {
                 let line = |uid: &String| {
                     let event = json!({
@@ -257,12 +253,7 @@ pub(crate) fn verify(directory: &Path) -> Result<(), String> {
     let output = Command::new(crate::support::programs::quotactl())
         .current_dir(directory)
         .args(["ledger", "verify", "--data-dir=data"])
-        .args(
-            directory
-                .join("archive")
-                .exists()
-                .then_some("--archive=archive"),
-        )
+        .args(directory.join("archive").exists().then_some("--archive=archive"))
         .output()
         .unwrap();
     match output.status.code() {

@@ -154,10 +154,7 @@ impl Disk {
 
     /// One that says that files are synced, and does nothing.
     pub(crate) fn lying() -> Self {
-        Self {
-            lies: true,
-            ..Self::default()
-        }
+        Self { lies: true, ..Self::default() }
     }
 
     /// Does what a record says.
@@ -184,15 +181,11 @@ impl Disk {
             b'w' => {
                 let offset = usize::try_from(*b).unwrap();
                 let inode = &mut self.inodes[self.open[a]];
-                inode
-                    .pending
-                    .push(Change::Write(offset, record.data.clone()));
+                inode.pending.push(Change::Write(offset, record.data.clone()));
             }
             b't' => {
                 let length = usize::try_from(*b).unwrap();
-                self.inodes[self.open[a]]
-                    .pending
-                    .push(Change::Length(length));
+                self.inodes[self.open[a]].pending.push(Change::Length(length));
             }
             b's' if self.lies => {}
             b's' => {

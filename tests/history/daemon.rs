@@ -29,9 +29,8 @@ fn a_daemon_that_consumed_the_lines_has_the_numbers_of_the_real_controller() {
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(checkpoint) = recording
-                    .checkpoints
-                    .get(next.fetch_add(1, Ordering::Relaxed))
+                while let Some(checkpoint) =
+                    recording.checkpoints.get(next.fetch_add(1, Ordering::Relaxed))
                 {
                     let lines = &recording.lines[..checkpoint.after_line];
                     compared.fetch_add(through_a_daemon(lines, checkpoint), Ordering::Relaxed);
@@ -51,10 +50,7 @@ async fn through_a_daemon(lines: &[String], checkpoint: &Checkpoint) -> usize {
     let first = Quotad::start(directory.path(), &arguments);
     until("the stream is there", || first.is_ready().then_some(())).await;
     let now = clock::now();
-    let lines: Vec<_> = lines
-        .iter()
-        .map(|line| shifted(line, checkpoint.time, now))
-        .collect();
+    let lines: Vec<_> = lines.iter().map(|line| shifted(line, checkpoint.time, now)).collect();
     // Half of it while it is running, and the rest while it is not.
     let (early, late) = lines.split_at(lines.len() / 2);
     publish(&server, early).await;

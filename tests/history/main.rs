@@ -38,10 +38,7 @@ impl Ledger {
     }
 
     fn take_in(&mut self, line: &str, now: Timestamp) {
-        for event in self
-            .reader
-            .read(Bytes::copy_from_slice(line.as_bytes()), now)
-        {
+        for event in self.reader.read(Bytes::copy_from_slice(line.as_bytes()), now) {
             let incoming = event.expect("every recorded event is understood");
             let Content::Sighting(sighting) = incoming.content else {
                 continue;

@@ -37,10 +37,7 @@ impl Recording {
         let read = |name: &str| std::fs::read_to_string(vectors.join(name)).unwrap();
         let checkpoints = read("history-a.checkpoints.jsonl");
         Self {
-            lines: read("history-a.events.jsonl")
-                .lines()
-                .map(str::to_owned)
-                .collect(),
+            lines: read("history-a.events.jsonl").lines().map(str::to_owned).collect(),
             checkpoints: checkpoints
                 .lines()
                 .map(|line| serde_json::from_str(line).unwrap())
@@ -55,12 +52,7 @@ pub(crate) fn compare(
     used: impl Fn(&str, &str) -> Option<ResourceList>,
 ) -> usize {
     let (compared, wrong) = differences(checkpoint, used);
-    assert!(
-        wrong.is_empty(),
-        "checkpoint {}:\n{}",
-        checkpoint.checkpoint,
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "checkpoint {}:\n{}", checkpoint.checkpoint, wrong.join("\n"));
     compared
 }
 
@@ -72,11 +64,7 @@ pub(crate) fn differences(
     let mut wrong = Vec::new();
     let mut compared = 0;
     for quota in &checkpoint.quotas {
-        let Quota {
-            namespace,
-            name,
-            status,
-        } = quota;
+        let Quota { namespace, name, status } = quota;
         let Some(ours) = used(namespace, name) else {
             wrong.push(format!("there is no quota {namespace}/{name}"));
             continue;
@@ -90,9 +78,7 @@ pub(crate) fn differences(
                 ));
             }
         }
-        let more = ours
-            .names()
-            .find(|resource| status.used.get(resource).is_none());
+        let more = ours.names().find(|resource| status.used.get(resource).is_none());
         wrong.extend(
             more.map(|resource| format!("{namespace}/{name} {resource} has no used in Kubernetes")),
         );

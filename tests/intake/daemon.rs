@@ -44,16 +44,9 @@ impl Opened {
     }
 
     fn open_as(directory: &Path, config: &Config) -> Self {
-        let config = Config {
-            data_dir: directory.to_owned(),
-            ..config.clone()
-        };
-        let Recovered {
-            state,
-            journal,
-            durable,
-            ..
-        } = recover(&config, Throttle::default()).unwrap();
+        let config = Config { data_dir: directory.to_owned(), ..config.clone() };
+        let Recovered { state, journal, durable, .. } =
+            recover(&config, Throttle::default()).unwrap();
         let options = writer::Options {
             policy: quota_core::decide::Policy::default(),
             queue: config.limits.queue.get(),
@@ -64,11 +57,7 @@ impl Opened {
         let (ledger, threads) =
             writer::start(state, journal, durable, watermark, options, failed).unwrap();
         let entries = collect(&ledger);
-        Self {
-            ledger,
-            entries,
-            threads,
-        }
+        Self { ledger, entries, threads }
     }
 
     /// The values of `tell` for the events that were recorded since the start.
@@ -78,11 +67,7 @@ impl Opened {
         let is_seen = || (self.entries.lock().unwrap().0 >= head).then_some(());
         until("the entries are seen", is_seen).await;
         let entries = self.entries.lock().unwrap();
-        entries
-            .1
-            .iter()
-            .filter_map(|entry| tell(&entry.event))
-            .collect()
+        entries.1.iter().filter_map(|entry| tell(&entry.event)).collect()
     }
 
     /// Closes it in order.
@@ -113,22 +98,14 @@ impl Daemon {
         let charging = Charging::new(kinds.clone().map(String::as_str)).unwrap();
         let kinds = kinds.map(|kind| kind.as_str().into()).collect();
         let source = nats::principal(&config.nats).into();
-        set_charging(&ledger, &Actor::named("quotad"), &kinds, Some(&source))
-            .await
-            .unwrap();
+        set_charging(&ledger, &Actor::named("quotad"), &kinds, Some(&source)).await.unwrap();
         let reader = Reader::new(&config.kinds, config.quotas.adopt).with_charging(charging);
         let reader = Arc::new(reader);
         let stop = CancellationToken::new();
         let running = nats::start(config, reader, ledger.clone(), stop.clone());
         let running = running.await.unwrap();
         let status = running.status.clone();
-        Self {
-            ledger,
-            status,
-            opened,
-            running,
-            stop,
-        }
+        Self { ledger, status, opened, running, stop }
     }
 
     /// Stops in order.
@@ -171,11 +148,7 @@ fn watermark(config: &Config) -> Watermark {
         WatermarkSource::Poll => Watermark::unknown(),
         WatermarkSource::Bridge => Watermark::published(Required {
             source: nats::principal(&config.nats).into(),
-            resources: config
-                .watermark_resources()
-                .into_iter()
-                .map(Into::into)
-                .collect(),
+            resources: config.watermark_resources().into_iter().map(Into::into).collect(),
             since: clock::now(),
             max_age: config.nats.max_watermark_age.span(),
         }),

@@ -18,9 +18,7 @@ use tempfile::TempDir;
 async fn post(opened: &Opened, body: String) -> Answer {
     let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
     let actor = Actor::named("tester");
-    accept(&opened.ledger, &reader, &actor, 100, body.into())
-        .await
-        .unwrap()
+    accept(&opened.ledger, &reader, &actor, 100, body.into()).await.unwrap()
 }
 
 fn event(change: &str, number: usize) -> String {
@@ -38,42 +36,21 @@ async fn every_line_of_a_body_is_answered_for_and_durable() {
     let directory = TempDir::new().unwrap();
     let opened = Opened::open(directory.path());
     let mut lines: Vec<_> = (0..100).map(|number| event("ADDED", number)).collect();
-    lines.extend([
-        event("ADDED", 5),
-        event("DELETED", 5),
-        "bad".to_owned(),
-        String::new(),
-    ]);
+    lines.extend([event("ADDED", 5), event("DELETED", 5), "bad".to_owned(), String::new()]);
     lines.push(event("BAD", 1));
     let Answer { recorded, rejected } = post(&opened, lines.join("\n")).await;
-    assert_eq!(
-        recorded,
-        Recorded {
-            accepted: 101,
-            ignored: 1,
-            rejected: 2
-        }
-    );
+    assert_eq!(recorded, Recorded { accepted: 101, ignored: 1, rejected: 2 });
     let lines: Vec<_> = rejected.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [103, 105]);
     assert!(rejected[1].1.contains("unknown type"));
     let letters = opened.recorded(letter).await;
     assert!(letters.iter().all(|letter| letter.source == "http"));
-    assert_eq!(
-        letters
-            .iter()
-            .map(|letter| letter.position)
-            .collect::<Vec<_>>(),
-        [103, 105]
-    );
+    assert_eq!(letters.iter().map(|letter| letter.position).collect::<Vec<_>>(), [103, 105]);
     opened.close().await;
 
     let opened = Opened::open(directory.path());
     opened.ledger.peek(|state| {
-        assert_eq!(
-            (state.object_count(), state.dead_letters().count()),
-            (99, 2)
-        );
+        assert_eq!((state.object_count(), state.dead_letters().count()), (99, 2));
     });
     opened.close().await;
 }
@@ -86,14 +63,7 @@ async fn a_repeated_body_changes_nothing() {
     assert_eq!(post(&opened, body.clone()).await.recorded.accepted, 2);
     let head = opened.ledger.durable();
     let again = post(&opened, body).await;
-    assert_eq!(
-        again.recorded,
-        Recorded {
-            accepted: 0,
-            ignored: 2,
-            rejected: 0
-        }
-    );
+    assert_eq!(again.recorded, Recorded { accepted: 0, ignored: 2, rejected: 0 });
     assert_eq!(opened.ledger.durable(), head);
     assert_eq!(post(&opened, String::new()).await, Answer::default());
     opened.close().await;
@@ -136,8 +106,7 @@ async fn a_sweep_that_is_cut_off_by_a_kill_is_finished_after_the_next_start() {
     let send = |api: &str, body: String| {
         let agent = support::quotad::agent(support::PATIENCE);
         let sent = agent.post(format!("{api}/v1/events")).send(body);
-        sent.ok()
-            .map(|mut answer| answer.body_mut().read_to_string().unwrap_or_default())
+        sent.ok().map(|mut answer| answer.body_mut().read_to_string().unwrap_or_default())
     };
     let relist = [
         r#"{"type":"RELIST_BEGIN","resource":"widgets.example.com"}"#.to_owned(),
@@ -165,10 +134,7 @@ async fn a_sweep_that_is_cut_off_by_a_kill_is_finished_after_the_next_start() {
         let opened = Opened::open(&directory.path().join("data"));
         let left = opened.ledger.peek(|state| {
             let relist = state.closed_relist()?;
-            assert!(
-                relist.ended > 0 && relist.ended < SWEPT as u64,
-                "{relist:?}"
-            );
+            assert!(relist.ended > 0 && relist.ended < SWEPT as u64, "{relist:?}");
             Some(u64::from(state.object_count()) - 1)
         });
         opened.close().await;
@@ -200,16 +166,10 @@ async fn a_sweep_that_is_cut_off_by_a_kill_is_finished_after_the_next_start() {
     opened.close().await;
     let quotad = start();
     let (entries, _) = quotad.list("/v1/entries");
-    let of = |kind: &str| {
-        entries
-            .iter()
-            .filter(|entry| entry["event"]["type"] == kind)
-            .count() as u64
-    };
+    let of =
+        |kind: &str| entries.iter().filter(|entry| entry["event"]["type"] == kind).count() as u64;
     assert_eq!(of("ObjectEnded"), ended);
-    let over = entries
-        .iter()
-        .filter(|entry| entry["event"]["type"] == "RelistEnded");
+    let over = entries.iter().filter(|entry| entry["event"]["type"] == "RelistEnded");
     let over: Vec<_> = over.map(|entry| &entry["event"]).collect();
     let last = over.last().unwrap();
     assert_eq!(

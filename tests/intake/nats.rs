@@ -38,11 +38,7 @@ impl Scene {
         config.nats.url = Some(server.url());
         config.nats.poll_interval = "50ms".parse().unwrap();
         config.nats.connection.max_backoff = "200ms".parse().unwrap();
-        Self {
-            server,
-            directory: TempDir::new().unwrap(),
-            config,
-        }
+        Self { server, directory: TempDir::new().unwrap(), config }
     }
 
     /// The stream is created, and recorded in the ledger.
@@ -61,10 +57,7 @@ impl Scene {
 async fn publish(context: &jetstream::Context, payloads: impl IntoIterator<Item = String>) {
     let mut acknowledgements = Vec::new();
     for payload in payloads {
-        let sent = context
-            .publish("quota.objects.here", payload.into())
-            .await
-            .unwrap();
+        let sent = context.publish("quota.objects.here", payload.into()).await.unwrap();
         acknowledgements.push(sent);
     }
     for acknowledgement in acknowledgements {
@@ -87,21 +80,15 @@ fn widgets(numbers: std::ops::Range<usize>) -> impl Iterator<Item = String> {
 
 fn units(state: &State) -> i64 {
     let used = state.totals("team-a").used;
-    used.get("requests.example.com/units")
-        .map_or(0, quota_semantics::quantity::Quantity::value)
+    used.get("requests.example.com/units").map_or(0, quota_semantics::quantity::Quantity::value)
 }
 
 fn position(state: &State) -> u64 {
-    state
-        .sources()
-        .get(STREAM)
-        .map_or(0, |cursor| cursor.position)
+    state.sources().get(STREAM).map_or(0, |cursor| cursor.position)
 }
 
 fn is_alive(state: &State, number: usize) -> bool {
-    state
-        .object("team-a", &Uid::new(&format!("u-{number}")).unwrap())
-        .is_some()
+    state.object("team-a", &Uid::new(&format!("u-{number}")).unwrap()).is_some()
 }
 
 fn dead_letter(event: &Event) -> Option<DeadLetter> {
@@ -110,11 +97,7 @@ fn dead_letter(event: &Event) -> Option<DeadLetter> {
 
 fn gap(event: &Event) -> Option<(u64, u64)> {
     match event {
-        Event::SourceGapped {
-            source,
-            first,
-            last,
-        } if *source == STREAM => Some((*first, *last)),
+        Event::SourceGapped { source, first, last } if *source == STREAM => Some((*first, *last)),
         _ => None,
     }
 }

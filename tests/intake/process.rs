@@ -16,11 +16,7 @@ const MESSAGES_EACH: u64 = 5_000;
 
 fn start(directory: &Path, server: &Server) -> Quotad {
     let nats = format!("--nats.url={}", server.url());
-    let arguments = [
-        &*nats,
-        "--nats.poll_interval=50ms",
-        "--journal.max_batch_entries=64",
-    ];
+    let arguments = [&*nats, "--nats.poll_interval=50ms", "--journal.max_batch_entries=64"];
     Quotad::start(directory, &arguments)
 }
 
@@ -46,10 +42,7 @@ async fn every_message_counts_once_however_often_the_daemon_is_killed() {
     let server = Server::start();
     let directory = TempDir::new().unwrap();
     let first = start(directory.path(), &server);
-    until("the stream is caught up with", || {
-        first.is_ready().then_some(())
-    })
-    .await;
+    until("the stream is caught up with", || first.is_ready().then_some(())).await;
     drop(first);
     let context = server.jetstream().await;
     for round in 0..KILLS {
@@ -59,10 +52,7 @@ async fn every_message_counts_once_however_often_the_daemon_is_killed() {
             let sent = context.publish("quota.objects.here", message(number).into());
             acknowledgements.push(sent.await.unwrap());
         }
-        until("some are consumed", || {
-            (consumed(&quotad) > 0.0).then_some(())
-        })
-        .await;
+        until("some are consumed", || (consumed(&quotad) > 0.0).then_some(())).await;
         // In the middle of the rest, as far as a test can tell.
         drop(quotad);
         for acknowledgement in acknowledgements {

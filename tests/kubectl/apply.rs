@@ -12,18 +12,9 @@ fn apply_creates_changes_and_leaves() {
     let server = Server::start();
     for kubectl in Kubectl::all(&server) {
         let file = kubectl.file("q.yaml", MANIFEST);
-        let more = kubectl.file(
-            "more.yaml",
-            &MANIFEST.replace("pods: \"5\"", "limits.cpu: \"6\""),
-        );
-        assert_eq!(
-            kubectl.prints(&["apply", "-f", &file]),
-            "resourcequota/q created\n"
-        );
-        assert_eq!(
-            kubectl.prints(&["apply", "-f", &file]),
-            "resourcequota/q unchanged\n"
-        );
+        let more = kubectl.file("more.yaml", &MANIFEST.replace("pods: \"5\"", "limits.cpu: \"6\""));
+        assert_eq!(kubectl.prints(&["apply", "-f", &file]), "resourcequota/q created\n");
+        assert_eq!(kubectl.prints(&["apply", "-f", &file]), "resourcequota/q unchanged\n");
         let diff = kubectl.run(&["diff", "-f", &more]);
         assert!(
             diff.out.contains("-    pods: \"5\"") && diff.out.contains("+    limits.cpu: \"6\""),
@@ -35,20 +26,14 @@ fn apply_creates_changes_and_leaves() {
             stored(&kubectl, "q")["spec"]["hard"],
             json!({"pods": "5", "requests.cpu": "2"})
         );
-        assert_eq!(
-            kubectl.prints(&["apply", "-f", &more]),
-            "resourcequota/q configured\n"
-        );
+        assert_eq!(kubectl.prints(&["apply", "-f", &more]), "resourcequota/q configured\n");
         assert_eq!(
             stored(&kubectl, "q")["spec"]["hard"],
             json!({"limits.cpu": "6", "requests.cpu": "2"})
         );
         // A number is as good as a text.
         let number = kubectl.file("number.yaml", &MANIFEST.replace("pods: \"5\"", "pods: 7"));
-        assert_eq!(
-            kubectl.prints(&["apply", "-f", &number]),
-            "resourcequota/q configured\n"
-        );
+        assert_eq!(kubectl.prints(&["apply", "-f", &number]), "resourcequota/q configured\n");
         assert_eq!(
             stored(&kubectl, "q")["spec"]["hard"],
             json!({"pods": "7", "requests.cpu": "2"})
@@ -76,10 +61,7 @@ fn server_side_apply_owns_fields() {
             "f:metadata": {"f:labels": {"f:team": {}}},
             "f:spec": {"f:hard": {"f:pods": {}, "f:requests.cpu": {}}, "f:scopes": {}},
         });
-        assert_eq!(
-            (&managed[0]["operation"], &managed[0]["fieldsV1"]),
-            (&json!("Apply"), &fields)
-        );
+        assert_eq!((&managed[0]["operation"], &managed[0]["fieldsV1"]), (&json!("Apply"), &fields));
 
         let other = kubectl.file("other.yaml", &MANIFEST.replace("\"5\"", "\"6\""));
         let refused = apply(&other, &["--field-manager=other"]);
@@ -90,10 +72,7 @@ fn server_side_apply_owns_fields() {
         assert_eq!(stored(&kubectl, "q")["spec"]["hard"]["pods"], "6");
 
         // A field that its only manager gives up goes; one that others want stays.
-        let less = kubectl.file(
-            "less.yaml",
-            &MANIFEST.replace("pods: \"5\"", "limits.cpu: \"1\""),
-        );
+        let less = kubectl.file("less.yaml", &MANIFEST.replace("pods: \"5\"", "limits.cpu: \"1\""));
         assert!(apply(&less, &["--field-manager=other"]).ok);
         let hard = stored(&kubectl, "q")["spec"]["hard"].clone();
         assert_eq!(hard, json!({"requests.cpu": "2", "limits.cpu": "1"}));
@@ -111,20 +90,14 @@ fn server_side_apply_takes_over_from_client_side_apply() {
         let applied = kubectl.prints(&["apply", "--server-side", "-f", &more]);
         assert_eq!(applied, "resourcequota/q serverside-applied\n");
         let quota = stored(&kubectl, "q");
-        assert_eq!(
-            quota["spec"]["hard"],
-            json!({"pods": "6", "requests.cpu": "2"})
-        );
+        assert_eq!(quota["spec"]["hard"], json!({"pods": "6", "requests.cpu": "2"}));
         assert_eq!(quota["metadata"]["labels"], json!({"team": "a"}));
         let last =
             &quota["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
         let last: Value = serde_json::from_str(last.as_str().unwrap()).unwrap();
         assert_eq!(last["spec"]["hard"]["pods"], "6");
         // And back again.
-        assert_eq!(
-            kubectl.prints(&["apply", "-f", &file]),
-            "resourcequota/q configured\n"
-        );
+        assert_eq!(kubectl.prints(&["apply", "-f", &file]), "resourcequota/q configured\n");
         assert_eq!(stored(&kubectl, "q")["spec"]["hard"]["pods"], "5");
         kubectl.prints(&["delete", "-f", &file]);
     }
@@ -151,10 +124,7 @@ fn what_is_applied_to_an_object_of_the_cluster_may_change_nothing() {
         }
         let more = kubectl.file("more.yaml", &MANIFEST.replace("pods: \"5\"", "pods: \"6\""));
         let refused = kubectl.fails(&["apply", "-f", &more]);
-        assert!(
-            refused.contains("kubectl -n wire edit resourcequota q"),
-            "{refused}"
-        );
+        assert!(refused.contains("kubectl -n wire edit resourcequota q"), "{refused}");
         server.release("wire", uid.as_str().unwrap());
         kubectl.prints(&["delete", "-f", &file]);
     }

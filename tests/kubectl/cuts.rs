@@ -29,10 +29,7 @@ const VIEWS: [(&str, &str); 7] = [
     (ALL, "&labelSelector=team%3Da"),
     (ALL, "&fieldSelector=metadata.name%3Dq1"),
     ("/api/v1/namespaces/n1/resourcequotas", ""),
-    (
-        "/api/v1/namespaces/n1/resourcequotas",
-        "&labelSelector=team!%3Da",
-    ),
+    ("/api/v1/namespaces/n1/resourcequotas", "&labelSelector=team!%3Da"),
     (GROUPS, ""),
     (GROUPS, "&labelSelector=team%3Da"),
 ];
@@ -129,9 +126,7 @@ impl World {
             6 => {
                 let name = self.random.name("g", 3);
                 if self.groups.remove(&name).is_some() {
-                    server.record(Event::GroupDeleted {
-                        name: name.as_str().into(),
-                    });
+                    server.record(Event::GroupDeleted { name: name.as_str().into() });
                 }
             }
             7 if !self.pods.is_empty() => {
@@ -195,16 +190,10 @@ fn events(
 ) -> Vec<Value> {
     let mut stream = TcpStream::connect(address).unwrap();
     let watch = format!("{path}?watch=1&resourceVersion={from}&timeoutSeconds={seconds}{query}");
-    write!(
-        stream,
-        "GET {watch} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET {watch} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let lines = BufReader::new(stream).lines().map(Result::unwrap);
     let lines = lines.filter(|line| line.starts_with('{'));
-    let events: Vec<Value> = lines
-        .map(|line| serde_json::from_str(&line).unwrap())
-        .collect();
+    let events: Vec<Value> = lines.map(|line| serde_json::from_str(&line).unwrap()).collect();
     let is_event = |event: &Value| event["type"].is_string() && event["type"] != "ERROR";
     assert!(events.iter().all(is_event), "{events:?}");
     events
@@ -225,17 +214,9 @@ fn take(store: &mut Store, events: &[Value]) {
 fn shown(store: &Store) -> BTreeMap<&(String, String), Value> {
     let of = |object: &Value| {
         let metadata = &object["metadata"];
-        json!([
-            metadata["uid"],
-            metadata["labels"],
-            object["spec"],
-            object["status"]
-        ])
+        json!([metadata["uid"], metadata["labels"], object["spec"], object["status"]])
     };
-    store
-        .iter()
-        .map(|(key, object)| (key, of(object)))
-        .collect()
+    store.iter().map(|(key, object)| (key, of(object))).collect()
 }
 
 /// Cuts a watch after each of its lines; what the client has after it has gone on has to be what there is.
@@ -295,10 +276,7 @@ fn check_cuts(server: &Server, view: (&str, &str), begin: &(Store, u64), stream:
 
 /// A server that reads few quotas at once.
 fn start(seed: u64) -> Server {
-    Server::with(Limits {
-        page: 1 + usize::try_from(seed % 3).unwrap(),
-        ..LIMITS
-    })
+    Server::with(Limits { page: 1 + usize::try_from(seed % 3).unwrap(), ..LIMITS })
 }
 
 fn each_history(of: impl Fn(u64) + Sync) {
@@ -412,19 +390,12 @@ fn a_group_changes_with_a_namespace_that_comes_and_goes() {
     };
     let set = || server.record(Event::QuotaSet(Arc::new(quota("q"))));
     let unset = || {
-        server.record(Event::QuotaDeleted {
-            namespace: "n".into(),
-            name: "q".into(),
-        });
+        server.record(Event::QuotaDeleted { namespace: "n".into(), name: "q".into() });
     };
     let observe = || server.observe("n", "p", &[("pods", "1")]);
     let delete = || server.delete("n", "p");
-    let steps: [(&str, &dyn Fn()); 4] = [
-        ("an object", &observe),
-        ("no object", &delete),
-        ("a quota", &set),
-        ("no quota", &unset),
-    ];
+    let steps: [(&str, &dyn Fn()); 4] =
+        [("an object", &observe), ("no object", &delete), ("a quota", &set), ("no quota", &unset)];
     let view = (GROUPS, "");
     for (step, change) in steps {
         let (mut store, from) = list(&server, view);

@@ -16,10 +16,7 @@ fn quotas_outlive_the_daemon() {
         let quota = daemon.get(&format!("/v1/namespaces/wire/quotas/{name}"));
         assert_eq!(quota["metadata"]["labels"], json!({"team": "a"}));
         assert_eq!(quota["spec"]["hard"], json!({"pods": "10"}));
-        assert_eq!(
-            quota["metadata"]["uid"],
-            stored(&kubectl, &name)["metadata"]["uid"]
-        );
+        assert_eq!(quota["metadata"]["uid"], stored(&kubectl, &name)["metadata"]["uid"]);
     }
     let before = daemon.get("/api/v1/resourcequotas");
     daemon.kill();
@@ -30,11 +27,7 @@ fn quotas_outlive_the_daemon() {
         let items = list["items"].as_array().unwrap().iter();
         items
             .map(|item| {
-                json!([
-                    item["metadata"]["uid"],
-                    item["metadata"]["managedFields"],
-                    item["spec"]
-                ])
+                json!([item["metadata"]["uid"], item["metadata"]["managedFields"], item["spec"]])
             })
             .collect()
     };
@@ -62,10 +55,7 @@ fn rights_health_and_all_are_answered_as_an_api_server_does() {
         kubectl.fails(&["auth", "can-i", "delete", "namespaces"]);
         kubectl.fails(&["auth", "can-i", "get", "pods.example.com"]);
         let listed = can(&["--list", "-n", "wire"]);
-        assert!(
-            listed.contains("resourcequotas") && listed.contains("/readyz"),
-            "{listed}"
-        );
+        assert!(listed.contains("resourcequotas") && listed.contains("/readyz"), "{listed}");
         if kubectl.minor >= 28 {
             let who = kubectl.prints(&["auth", "whoami", "-o", "jsonpath={.status.userInfo}"]);
             let who: Value = serde_json::from_str(&who).unwrap();
@@ -96,8 +86,7 @@ fn denials_and_reservations_are_events() {
         let table = kubectl.prints(&["get", "events", "-n", "wire"]);
         let row = |of: &str| {
             let mut rows = table.lines();
-            rows.find(|row| row.contains(of))
-                .unwrap_or_else(|| panic!("no {of}: {table}"))
+            rows.find(|row| row.contains(of)).unwrap_or_else(|| panic!("no {of}: {table}"))
         };
         let denied = row("ExceedsHard");
         for part in ["Warning", "/large", "exceeded quota: q, requested: pods=5"] {

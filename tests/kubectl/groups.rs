@@ -39,12 +39,7 @@ fn with_input(kubectl: &Kubectl, arguments: &[&str], input: &str) -> (bool, Stri
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(input.as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8(text).unwrap())
@@ -65,30 +60,17 @@ fn stored(kubectl: &Kubectl) -> Value {
 fn groups_are_found_applied_shown_and_deleted() {
     let server = Server::start();
     for kubectl in Kubectl::all(&server) {
-        let kinds = kubectl.prints(&[
-            "api-resources",
-            "--api-group=quota.openshift.io",
-            "-o",
-            "name",
-        ]);
-        assert!(
-            kinds.contains("clusterresourcequotas.quota.openshift.io"),
-            "{kinds}"
-        );
-        assert!(
-            kinds.contains("appliedclusterresourcequotas.quota.openshift.io"),
-            "{kinds}"
-        );
+        let kinds =
+            kubectl.prints(&["api-resources", "--api-group=quota.openshift.io", "-o", "name"]);
+        assert!(kinds.contains("clusterresourcequotas.quota.openshift.io"), "{kinds}");
+        assert!(kinds.contains("appliedclusterresourcequotas.quota.openshift.io"), "{kinds}");
 
         let dry = applied(&kubectl, MANIFEST, &["--dry-run=server"]);
         assert!(dry.contains("created (server dry run)"), "{dry}");
         let first = applied(&kubectl, MANIFEST, &[]);
         assert_eq!(first, "clusterresourcequota.quota.openshift.io/g created\n");
         let again = applied(&kubectl, MANIFEST, &[]);
-        assert_eq!(
-            again,
-            "clusterresourcequota.quota.openshift.io/g unchanged\n"
-        );
+        assert_eq!(again, "clusterresourcequota.quota.openshift.io/g unchanged\n");
 
         server.observe("a", "x", &[("pods", "2")]);
         server.observe("c", "elsewhere", &[("pods", "2")]);
@@ -108,10 +90,7 @@ fn groups_are_found_applied_shown_and_deleted() {
         assert_eq!(group["status"]["namespaces"].as_array().unwrap().len(), 2);
 
         let table = kubectl.prints(&["get", "clusterquota"]);
-        assert!(
-            table.contains("NAMESPACES") && table.contains("pods: 2/5"),
-            "{table}"
-        );
+        assert!(table.contains("NAMESPACES") && table.contains("pods: 2/5"), "{table}");
         let described = kubectl.prints(&["describe", "clusterresourcequota", "g"]);
         assert!(
             described.contains("Kind:") && described.contains("Match Expressions"),
@@ -121,14 +100,7 @@ fn groups_are_found_applied_shown_and_deleted() {
         assert!(explained.contains("annotations"), "{explained}");
 
         let patch = r#"{"spec":{"quota":{"hard":{"pods":"6"}}}}"#;
-        kubectl.prints(&[
-            "patch",
-            "clusterresourcequota",
-            "g",
-            "--type=merge",
-            "-p",
-            patch,
-        ]);
+        kubectl.prints(&["patch", "clusterresourcequota", "g", "--type=merge", "-p", patch]);
         assert_eq!(stored(&kubectl)["spec"]["quota"]["hard"]["pods"], "6");
         kubectl.prints(&[
             "annotate",
@@ -143,28 +115,14 @@ fn groups_are_found_applied_shown_and_deleted() {
         assert!(server_side.contains("serverside-applied"), "{server_side}");
         assert_eq!(stored(&kubectl)["spec"]["quota"]["hard"]["pods"], "5");
 
-        let of_a = kubectl.prints(&[
-            "get",
-            "appliedclusterresourcequota",
-            "-n",
-            "a",
-            "-o",
-            "json",
-        ]);
+        let of_a = kubectl.prints(&["get", "appliedclusterresourcequota", "-n", "a", "-o", "json"]);
         let of_a: Value = serde_json::from_str(&of_a).unwrap();
         assert_eq!(of_a["items"][0]["kind"], "AppliedClusterResourceQuota");
         assert_eq!(of_a["items"][0]["metadata"]["namespace"], "a");
         assert_eq!(of_a["items"][0]["status"]["total"]["used"]["pods"], "2");
         let table = kubectl.prints(&["get", "appliedclusterresourcequota", "g", "-n", "b"]);
         assert!(table.contains("pods: 2/5"), "{table}");
-        let of_c = kubectl.prints(&[
-            "get",
-            "appliedclusterresourcequota",
-            "-n",
-            "c",
-            "-o",
-            "name",
-        ]);
+        let of_c = kubectl.prints(&["get", "appliedclusterresourcequota", "-n", "c", "-o", "name"]);
         assert_eq!(of_c, "");
 
         let gone = kubectl.prints(&["delete", "clusterresourcequota", "g"]);
@@ -198,15 +156,9 @@ fn of_the_members_of_a_group_only_those_that_one_may_read_are_counted() {
     let namespaces = ["a", "b"].map(|name| name.parse().unwrap());
     let reader = Principal::new("reader", &[Role::Read], &namespaces);
     let applied = "/apis/quota.openshift.io/v1/namespaces/a/appliedclusterresourcequotas";
-    let table = server.get_as(
-        &reader,
-        applied,
-        "application/json;as=Table;g=meta.k8s.io;v=v1",
-    );
+    let table = server.get_as(&reader, applied, "application/json;as=Table;g=meta.k8s.io;v=v1");
     let columns = table["columnDefinitions"].as_array().unwrap();
-    let at = columns
-        .iter()
-        .position(|column| column["name"] == "Namespaces");
+    let at = columns.iter().position(|column| column["name"] == "Namespaces");
     assert_eq!(table["rows"][0]["cells"][at.unwrap()], "2", "{table}");
     let list = server.get_as(&reader, applied, "application/json");
     let status = &list["items"][0]["status"];
@@ -221,14 +173,8 @@ fn shapes_that_cannot_stand_are_refused() {
     for kubectl in Kubectl::all(&server) {
         let all = MANIFEST.replace("labels:\n      matchExpressions:\n      - {key: kubernetes.io/metadata.name, operator: In, values: [a, b]}", "annotations: {}");
         for (manifest, field) in [
-            (
-                all.as_str(),
-                "spec.selector: Required value: must restrict the selected projects",
-            ),
-            (
-                &MANIFEST.replace("\"5\"", "\"-5\""),
-                "spec.quota.hard[pods]: Invalid value",
-            ),
+            (all.as_str(), "spec.selector: Required value: must restrict the selected projects"),
+            (&MANIFEST.replace("\"5\"", "\"-5\""), "spec.quota.hard[pods]: Invalid value"),
             (
                 &MANIFEST.replace("/soft: '{\"pods\": \"4\"}'", "/parent: g"),
                 "a group cannot be part of itself",
@@ -238,16 +184,10 @@ fn shapes_that_cannot_stand_are_refused() {
                 "metadata.annotations[quota-ledger.io/sofft]: Forbidden",
             ),
         ] {
-            for dry in [
-                &["apply", "-f", "-", "--dry-run=server"][..],
-                &["apply", "-f", "-"],
-            ] {
+            for dry in [&["apply", "-f", "-", "--dry-run=server"][..], &["apply", "-f", "-"]] {
                 let (ok, said) = with_input(&kubectl, dry, manifest);
                 assert!(!ok && said.contains(field), "{field}: {said}");
-                assert!(
-                    said.contains("ClusterResourceQuota \"g\" is invalid"),
-                    "{said}"
-                );
+                assert!(said.contains("ClusterResourceQuota \"g\" is invalid"), "{said}");
             }
         }
         let strict = MANIFEST.replace("  quota:", "  qouta: {}\n  quota:");
@@ -272,9 +212,7 @@ fn a_watch_tells_of_a_group_at_most_once_a_second() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.next().unwrap().contains("NAMESPACES"));
     assert!(lines.next().unwrap().contains("pods: 0/5"));
     let began = Instant::now();

@@ -19,9 +19,7 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 
 fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().unwrap().iter();
-    items
-        .map(|item| item["metadata"]["name"].as_str().unwrap())
-        .collect()
+    items.map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
 }
 
 fn version(list: &Value) -> &str {
@@ -172,11 +170,7 @@ fn selectors_have_few_requirements() {
     let values = |count: usize| format!("a%20notin%20({})", vec!["x"; count].join(","));
     for path in [QUOTAS, NAMESPACES] {
         for (parameter, selector, what) in [
-            (
-                "labelSelector",
-                &labels as &dyn Fn(usize) -> String,
-                "requirements",
-            ),
+            ("labelSelector", &labels as &dyn Fn(usize) -> String, "requirements"),
             ("fieldSelector", &fields, "requirements"),
             ("labelSelector", &values, "values in sets"),
         ] {

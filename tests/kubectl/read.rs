@@ -12,11 +12,7 @@ fn served() -> Server {
     let kubectl = &Kubectl::all(&server)[0];
     let created = kubectl.prints(&["create", "quota", "rq", "-n", "wire", HARD]);
     assert_eq!(created, "resourcequota/rq created\n");
-    server.observe(
-        "wire",
-        "p1",
-        &[("pods", "1"), ("requests.cpu", "500m"), ("limits.cpu", "1")],
-    );
+    server.observe("wire", "p1", &[("pods", "1"), ("requests.cpu", "500m"), ("limits.cpu", "1")]);
     server.reserve("wire", "p2", &[("pods", "1"), ("requests.cpu", "250m")]);
     server
 }
@@ -25,12 +21,7 @@ fn served() -> Server {
 fn cells(table: &str) -> Vec<Vec<&str>> {
     table
         .lines()
-        .map(|line| {
-            line.split("  ")
-                .map(str::trim)
-                .filter(|cell| !cell.is_empty())
-                .collect()
-        })
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
         .collect()
 }
 
@@ -58,10 +49,7 @@ fn get_shows_what_is_used_limited_and_reserved() {
         );
         assert_eq!(kubectl.prints(&["get", "resourcequotas", "-n", "none"]), "");
         let missing = kubectl.fails(&["get", "quota", "nosuch", "-n", "wire"]);
-        assert_eq!(
-            missing,
-            "Error from server (NotFound): resourcequotas \"nosuch\" not found\n"
-        );
+        assert_eq!(missing, "Error from server (NotFound): resourcequotas \"nosuch\" not found\n");
     }
 }
 
@@ -86,13 +74,7 @@ fn lists_are_read_in_chunks() {
     for kubectl in kubectls {
         let get = ["get", "quota", "-A", "--chunk-size=2", "--no-headers"];
         assert_eq!(kubectl.prints(&get).lines().count(), 4);
-        assert_eq!(
-            kubectl
-                .prints(&[&get[..], &["-o", "name"]].concat())
-                .lines()
-                .count(),
-            4
-        );
+        assert_eq!(kubectl.prints(&[&get[..], &["-o", "name"]].concat()).lines().count(), 4);
     }
 }
 
@@ -106,10 +88,7 @@ fn get_prints_objects() {
         .unwrap();
         let hard =
             json!({"pods": "10", "requests.cpu": "4", "requests.memory": "8Gi", "limits.cpu": "8"});
-        assert_eq!(
-            (&json["apiVersion"], &json["kind"]),
-            (&json!("v1"), &json!("ResourceQuota"))
-        );
+        assert_eq!((&json["apiVersion"], &json["kind"]), (&json!("v1"), &json!("ResourceQuota")));
         assert_eq!(json["spec"], json!({"hard": hard}));
         assert_eq!(json["status"]["hard"], hard);
         let used =
@@ -123,10 +102,7 @@ fn get_prints_objects() {
             hold["reservedBy"],
             json!({"apiVersion": "v1", "kind": "Pod", "name": "p2", "uid": "p2"})
         );
-        assert_eq!(
-            hold["reserved"],
-            json!({"pods": "1", "requests.cpu": "250m"})
-        );
+        assert_eq!(hold["reserved"], json!({"pods": "1", "requests.cpu": "250m"}));
         let yaml = kubectl.prints(&["get", "quota", "-n", "wire", "-o", "yaml"]);
         let yaml: Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(yaml["kind"], "List");
@@ -158,20 +134,11 @@ pods             1     10
 requests.cpu     500m  4
 requests.memory  0     8Gi
 ";
-        assert_eq!(
-            kubectl.prints(&["describe", "quota", "rq", "-n", "wire"]),
-            expected
-        );
-        assert_eq!(
-            kubectl.prints(&["describe", "quota", "-n", "wire"]),
-            expected
-        );
+        assert_eq!(kubectl.prints(&["describe", "quota", "rq", "-n", "wire"]), expected);
+        assert_eq!(kubectl.prints(&["describe", "quota", "-n", "wire"]), expected);
         let namespace = kubectl.prints(&["describe", "ns", "wire"]);
         assert!(namespace.contains("Status:       Active"), "{namespace}");
-        assert!(
-            namespace.contains("requests.cpu     500m  4"),
-            "{namespace}"
-        );
+        assert!(namespace.contains("requests.cpu     500m  4"), "{namespace}");
     }
 }
 
@@ -195,14 +162,7 @@ fn describe_shows_what_is_reserved_of_a_quota_that_says_so() {
         // The table has a column of its own.
         let table = kubectl.prints(&["get", "quota", "rq", "-n", "wire"]);
         assert!(table.contains("pods: 1/10"), "{table}");
-        kubectl.prints(&[
-            "annotate",
-            "quota",
-            "rq",
-            "-n",
-            "wire",
-            "kubectl.quota-ledger.io/used-",
-        ]);
+        kubectl.prints(&["annotate", "quota", "rq", "-n", "wire", "kubectl.quota-ledger.io/used-"]);
         used("1");
     }
 }
@@ -212,10 +172,7 @@ fn namespaces_are_readable() {
     let server = served();
     for kubectl in Kubectl::all(&server) {
         let table = kubectl.prints(&["get", "ns"]);
-        assert_eq!(
-            cells(&table),
-            [["NAME", "STATUS", "AGE"], ["wire", "Active", "<unknown>"]]
-        );
+        assert_eq!(cells(&table), [["NAME", "STATUS", "AGE"], ["wire", "Active", "<unknown>"]]);
         assert_eq!(
             kubectl.prints(&["get", "namespace", "other", "-o", "name"]),
             "namespace/other\n"
@@ -251,20 +208,11 @@ fn discovery_names_what_there_is() {
         assert_eq!(table[..4], expected);
         assert_eq!(table[4..], [["services", "v1", "true", "Service"]]);
         let wide = kubectl.prints(&["api-resources", "--api-group=", "-o", "wide"]);
-        let wide = wide
-            .lines()
-            .find(|line| line.starts_with("resourcequotas "));
+        let wide = wide.lines().find(|line| line.starts_with("resourcequotas "));
         let wide = wide.unwrap();
-        for verb in [
-            "create",
-            "delete",
-            "deletecollection",
-            "get",
-            "list",
-            "patch",
-            "update",
-            "watch",
-        ] {
+        for verb in
+            ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+        {
             assert!(wide.contains(verb), "{wide}");
         }
         assert_eq!(
@@ -283,27 +231,18 @@ fn explain_tells_every_field() {
     let server = Server::start();
     for kubectl in Kubectl::all(&server) {
         let output = kubectl.prints(&["explain", "quota"]);
-        assert!(
-            output.contains("KIND:") && output.contains("ResourceQuota"),
-            "{output}"
-        );
+        assert!(output.contains("KIND:") && output.contains("ResourceQuota"), "{output}");
         assert!(
             output
                 .contains("ResourceQuota sets aggregate quota restrictions enforced per namespace"),
             "{output}"
         );
         let output = kubectl.prints(&["explain", "quota.spec"]);
-        for field in [
-            "hard\t<map[string]",
-            "scopeSelector\t<",
-            "scopes\t<[]string>",
-        ] {
+        for field in ["hard\t<map[string]", "scopeSelector\t<", "scopes\t<[]string>"] {
             assert!(output.contains(field), "{output}");
         }
-        let output = kubectl.prints(&[
-            "explain",
-            "quota.spec.scopeSelector.matchExpressions.operator",
-        ]);
+        let output =
+            kubectl.prints(&["explain", "quota.spec.scopeSelector.matchExpressions.operator"]);
         assert!(
             output.contains("Represents a scope's relationship to a set of values"),
             "{output}"

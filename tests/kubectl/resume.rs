@@ -16,20 +16,11 @@ use crate::{
 /// The first events of a watch.
 pub(crate) fn watched(server: &Server, query: &str, events: usize) -> Vec<Value> {
     let mut stream = TcpStream::connect(server.address).unwrap();
-    write!(
-        stream,
-        "GET {QUOTAS}?watch=1&{query} HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET {QUOTAS}?watch=1&{query} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     // Lines of other kinds are the head, and the lengths of chunks.
-    let lines = BufReader::new(stream)
-        .lines()
-        .map(Result::unwrap)
-        .filter(|line| line.starts_with('{'));
-    lines
-        .take(events)
-        .map(|line| serde_json::from_str(&line).unwrap())
-        .collect()
+    let lines =
+        BufReader::new(stream).lines().map(Result::unwrap).filter(|line| line.starts_with('{'));
+    lines.take(events).map(|line| serde_json::from_str(&line).unwrap()).collect()
 }
 
 /// What each event is, and of which quota.
@@ -39,12 +30,7 @@ fn summary(events: &[Value]) -> Vec<(&str, &str)> {
     }
     events
         .iter()
-        .map(|event| {
-            (
-                text(&event["type"]),
-                text(&event["object"]["metadata"]["name"]),
-            )
-        })
+        .map(|event| (text(&event["type"]), text(&event["object"]["metadata"]["name"])))
         .collect()
 }
 
@@ -73,11 +59,7 @@ fn a_watch_resumes_where_it_was() {
     let events = watched(&server, &format!("resourceVersion={version}"), 3);
     assert_eq!(
         summary(&events),
-        [
-            ("MODIFIED", "changed"),
-            ("DELETED", "ended"),
-            ("ADDED", "added")
-        ]
+        [("MODIFIED", "changed"), ("DELETED", "ended"), ("ADDED", "added")]
     );
     let all = [("ADDED", "added"), ("ADDED", "changed"), ("ADDED", "kept")];
     assert_eq!(summary(&watched(&server, "", 3)), all);
@@ -85,61 +67,26 @@ fn a_watch_resumes_where_it_was() {
     let events = watched(&server, query, 4);
     assert_eq!(summary(&events[..3]), all);
     let mark = &events[3]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"];
-    assert_eq!(
-        (&events[3]["type"], mark),
-        (&json!("BOOKMARK"), &json!("true"))
-    );
-    let gone = ask(
-        &server,
-        "GET",
-        &format!("{QUOTAS}?watch=1&resourceVersion=99999"),
-        &[],
-        "",
-        504,
-    );
+    assert_eq!((&events[3]["type"], mark), (&json!("BOOKMARK"), &json!("true")));
+    let gone =
+        ask(&server, "GET", &format!("{QUOTAS}?watch=1&resourceVersion=99999"), &[], "", 504);
     assert_eq!(gone["reason"], "Timeout");
-    ask(
-        &server,
-        "GET",
-        &format!("{QUOTAS}?watch=1&resourceVersionMatch=Exact"),
-        &[],
-        "",
-        422,
-    );
+    ask(&server, "GET", &format!("{QUOTAS}?watch=1&resourceVersionMatch=Exact"), &[], "", 422);
 }
 
 #[test]
 fn a_watch_with_a_selector_tells_what_comes_and_goes_for_it() {
     let server = Server::start();
-    create(
-        &server,
-        "in",
-        json!({"metadata": {"labels": {"team": "a"}}}),
-    );
-    create(
-        &server,
-        "out",
-        json!({"metadata": {"labels": {"team": "b"}}}),
-    );
+    create(&server, "in", json!({"metadata": {"labels": {"team": "a"}}}));
+    create(&server, "out", json!({"metadata": {"labels": {"team": "b"}}}));
     let list = ask(&server, "GET", QUOTAS, &[], "", 200);
     let version = list["metadata"]["resourceVersion"].as_str().unwrap();
     let patch = [("content-type", "application/merge-patch+json")];
     for (name, team) in [("in", "b"), ("out", "a")] {
         let labels = json!({"metadata": {"labels": {"team": team}}}).to_string();
-        ask(
-            &server,
-            "PATCH",
-            &format!("{QUOTAS}/{name}"),
-            &patch,
-            &labels,
-            200,
-        );
+        ask(&server, "PATCH", &format!("{QUOTAS}/{name}"), &patch, &labels, 200);
     }
-    let events = watched(
-        &server,
-        &format!("resourceVersion={version}&labelSelector=team%3Da"),
-        2,
-    );
+    let events = watched(&server, &format!("resourceVersion={version}&labelSelector=team%3Da"), 2);
     assert_eq!(summary(&events), [("DELETED", "in"), ("ADDED", "out")]);
 }
 
@@ -151,19 +98,13 @@ fn what_was_before_the_start_is_gone() {
     assert_eq!(gone["message"], "too old resource version: 2 (3)");
     assert_eq!(gone["reason"], "Expired");
     create(&server, "new", json!({}));
-    assert_eq!(
-        summary(&watched(&server, "resourceVersion=3", 1)),
-        [("ADDED", "new")]
-    );
+    assert_eq!(summary(&watched(&server, "resourceVersion=3", 1)), [("ADDED", "new")]);
 }
 
 /// Whoever makes and deletes most quotas is the one who has to list again.
 #[test]
 fn a_flood_of_one_namespace_leaves_the_watches_of_others() {
-    let server = Server::with(Limits {
-        quota_changes_bytes: 50_000,
-        ..LIMITS
-    });
+    let server = Server::with(Limits { quota_changes_bytes: 50_000, ..LIMITS });
     create(&server, "brief", json!({}));
     ask(&server, "DELETE", &format!("{QUOTAS}/brief"), &[], "", 200);
     let flood = "/api/v1/namespaces/flood/resourcequotas";
@@ -191,23 +132,11 @@ fn a_flood_of_one_namespace_leaves_the_watches_of_others() {
 
 #[test]
 fn watches_are_bounded() {
-    let server = Server::with(Limits {
-        page: 2,
-        watch_streams: 1.into(),
-        ..LIMITS
-    });
+    let server = Server::with(Limits { page: 2, watch_streams: 1.into(), ..LIMITS });
     create(&server, "q", json!({}));
     let mut stream = TcpStream::connect(server.address).unwrap();
-    write!(
-        stream,
-        "GET {QUOTAS}?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    )
-    .unwrap();
-    assert!(
-        BufReader::new(&stream)
-            .lines()
-            .any(|line| line.unwrap().starts_with('{'))
-    );
+    write!(stream, "GET {QUOTAS}?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    assert!(BufReader::new(&stream).lines().any(|line| line.unwrap().starts_with('{')));
     let (status, head, _) = server.request("GET", &format!("{QUOTAS}?watch=1"), &[], b"");
     assert_eq!(status, 429);
     assert!(head.contains("retry-after: 1"), "{head}");

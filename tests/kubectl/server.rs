@@ -52,10 +52,7 @@ impl Journal for Nowhere {
 
 pub(crate) const LIMITS: Limits = Limits {
     page: 500,
-    watch_streams: WatchLimits {
-        all: 64,
-        of_principal: 64,
-    },
+    watch_streams: WatchLimits { all: 64, of_principal: 64 },
     quota_changes_bytes: 64 << 20,
 };
 
@@ -85,10 +82,7 @@ impl Server {
 
     fn new(limits: Limits, entries: u64) -> Self {
         let options = writer::Options {
-            policy: quota_core::decide::Policy {
-                adopts_quotas: true,
-                ..Default::default()
-            },
+            policy: quota_core::decide::Policy { adopts_quotas: true, ..Default::default() },
             queue: 64,
             max_batch_entries: 64,
         };
@@ -127,14 +121,7 @@ impl Server {
             tokio::spawn(bound.serve(router.clone(), options, None, kube_stop));
             (router, address)
         });
-        Self {
-            ledger,
-            router,
-            address,
-            runtime,
-            stop,
-            threads: Some(threads),
-        }
+        Self { ledger, router, address, runtime, stop, threads: Some(threads) }
     }
 
     /// Makes a decision on the ledger.
@@ -202,10 +189,7 @@ impl Server {
     pub(crate) fn set_wide(&self, namespace: &str, name: &str, limits: usize) {
         let one = || Quantity::from_units(1);
         let hard = (0..limits).map(|number| (format!("example.com/r{number}").into(), one()));
-        let spec = Spec {
-            hard: hard.collect(),
-            ..Spec::default()
-        };
+        let spec = Spec { hard: hard.collect(), ..Spec::default() };
         self.record(Event::QuotaSet(Arc::new(QuotaRecord {
             namespace: namespace.into(),
             name: name.into(),
@@ -284,10 +268,7 @@ impl Drop for Server {
 fn footprint(resources: &[(&str, &str)]) -> Footprint {
     let entry =
         |(name, amount): &(&str, &str)| (Name::from(*name), amount.parse::<Quantity>().unwrap());
-    Footprint {
-        resources: resources.iter().map(entry).collect(),
-        ..Footprint::default()
-    }
+    Footprint { resources: resources.iter().map(entry).collect(), ..Footprint::default() }
 }
 
 /// One kubectl, with its own cache, talking to one server.
@@ -310,11 +291,7 @@ pub(crate) struct Said {
 impl From<Output> for Said {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self {
-            ok: output.status.success(),
-            out: text(output.stdout),
-            err: text(output.stderr),
-        }
+        Self { ok: output.status.success(), out: text(output.stdout), err: text(output.stderr) }
     }
 }
 
@@ -329,12 +306,8 @@ impl Kubectl {
         static BY_VERSION: LazyLock<BTreeMap<u32, PathBuf>> = LazyLock::new(programs);
         let all = std::env::var("QUOTAD_KUBECTLS").is_ok_and(|setting| setting == "all");
         let ends = [BY_VERSION.keys().next(), BY_VERSION.keys().next_back()];
-        let chosen = BY_VERSION
-            .iter()
-            .filter(|(minor, _)| all || ends.contains(&Some(*minor)));
-        chosen
-            .map(|(minor, program)| Self::new(*minor, program, url))
-            .collect()
+        let chosen = BY_VERSION.iter().filter(|(minor, _)| all || ends.contains(&Some(*minor)));
+        chosen.map(|(minor, program)| Self::new(*minor, program, url)).collect()
     }
 
     fn new(minor: u32, program: &Path, url: &str) -> Self {
@@ -367,11 +340,7 @@ impl Kubectl {
     #[track_caller]
     pub(crate) fn prints(&self, arguments: &[&str]) -> String {
         let said = self.run(arguments);
-        assert!(
-            said.ok,
-            "1.{}: kubectl {arguments:?}: {}{}",
-            self.minor, said.out, said.err
-        );
+        assert!(said.ok, "1.{}: kubectl {arguments:?}: {}{}", self.minor, said.out, said.err);
         said.out
     }
 
@@ -379,11 +348,7 @@ impl Kubectl {
     #[track_caller]
     pub(crate) fn fails(&self, arguments: &[&str]) -> String {
         let said = self.run(arguments);
-        assert!(
-            !said.ok,
-            "1.{}: kubectl {arguments:?}: {}{}",
-            self.minor, said.out, said.err
-        );
+        assert!(!said.ok, "1.{}: kubectl {arguments:?}: {}{}", self.minor, said.out, said.err);
         said.err
     }
 
@@ -417,19 +382,15 @@ fn programs() -> BTreeMap<u32, PathBuf> {
         !programs.is_empty(),
         "there is no kubectl on the path: install one (Debian: kubernetes-client)"
     );
-    let by_version = programs
-        .into_iter()
-        .filter_map(|program| Some((minor_version(&program)?, program)));
+    let by_version =
+        programs.into_iter().filter_map(|program| Some((minor_version(&program)?, program)));
     let by_version: BTreeMap<_, _> = by_version.collect();
     assert!(!by_version.is_empty(), "no kubectl can be run");
     by_version
 }
 
 fn minor_version(program: &Path) -> Option<u32> {
-    let output = Command::new(program)
-        .args(["version", "--client", "-o", "json"])
-        .output()
-        .ok()?;
+    let output = Command::new(program).args(["version", "--client", "-o", "json"]).output().ok()?;
     let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
     let minor = version["clientVersion"]["minor"].as_str()?;
     minor.trim_end_matches('+').parse().ok()

@@ -27,13 +27,9 @@ fn selectors_that_are_no_selectors_delete_nothing() {
     for env in ["prod", "staging", "dev"] {
         create(&server, env, json!({"metadata": {"labels": {"env": env}}}));
     }
-    for selector in [
-        "env+notin+(prod+staging)",
-        "env!%3Dprod+staging",
-        ",",
-        "env,",
-        "env%3Dprod%3Dstaging",
-    ] {
+    for selector in
+        ["env+notin+(prod+staging)", "env!%3Dprod+staging", ",", "env,", "env%3Dprod%3Dstaging"]
+    {
         let path = format!("{QUOTAS}?labelSelector={selector}");
         for method in ["GET", "DELETE"] {
             ask(&server, method, &path, &[], "", 400);
@@ -70,30 +66,12 @@ fn an_apply_with_a_misspelled_field_takes_nothing_away() {
     let server = Server::start();
     let path = format!("{QUOTAS}/q");
     let quota = |spec: Value| json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec});
-    apply(
-        &server,
-        &path,
-        "a",
-        &quota(json!({"hard": {"pods": "5"}})),
-        201,
-    );
-    let refused = apply(
-        &server,
-        &path,
-        "a",
-        &quota(json!({"hrd": {"pods": "5"}})),
-        400,
-    );
-    assert!(
-        message(&refused).contains("field not declared in schema"),
-        "{refused}"
-    );
+    apply(&server, &path, "a", &quota(json!({"hard": {"pods": "5"}})), 201);
+    let refused = apply(&server, &path, "a", &quota(json!({"hrd": {"pods": "5"}})), 400);
+    assert!(message(&refused).contains("field not declared in schema"), "{refused}");
     let untyped = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}});
     let refused = apply(&server, &path, "a", &untyped, 400);
-    assert!(
-        message(&refused).contains("Incorrect version specified"),
-        "{refused}"
-    );
+    assert!(message(&refused).contains("Incorrect version specified"), "{refused}");
     let flow =
         "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: 6}}}";
     let path = format!("{path}?fieldManager=a");

@@ -19,14 +19,7 @@ fn kubeconfig(directory: &Path, server: &str, name: &str, token: &str) -> String
     let token_file = directory.join(format!("{name}.token"));
     fs::write(&token_file, token).unwrap();
     let mut generate = Command::new(quotactl());
-    generate.args([
-        "generate",
-        "kubeconfig",
-        "--server",
-        server,
-        "--config",
-        "/dev/null",
-    ]);
+    generate.args(["generate", "kubeconfig", "--server", server, "--config", "/dev/null"]);
     generate.arg("--ca").arg(directory.join("ca.pem"));
     generate.arg("--token-file").arg(&token_file);
     let output = generate.output().unwrap();
@@ -64,25 +57,14 @@ fn a_tenant_sees_its_own_namespaces() {
         };
         for namespace in ["other", "pay-a"] {
             let name = format!("q{}", kubectl.minor);
-            with(
-                &admin,
-                &["create", "quota", &name, "-n", namespace, "--hard=pods=10"],
-            );
+            with(&admin, &["create", "quota", &name, "-n", namespace, "--hard=pods=10"]);
         }
         let quotas = with(&tenant, &["get", "quota", "-A", "-o", "json"]);
         let quotas: Value = serde_json::from_str(&quotas).unwrap();
         let items = quotas["items"].as_array().unwrap().iter();
         assert!(items.clone().count() > 0);
-        assert!(
-            items
-                .into_iter()
-                .all(|it| it["metadata"]["namespace"] == "pay-a"),
-            "{quotas}"
-        );
-        assert_eq!(
-            with(&tenant, &["get", "ns", "-o", "name"]),
-            "namespace/pay-a\n"
-        );
+        assert!(items.into_iter().all(|it| it["metadata"]["namespace"] == "pay-a"), "{quotas}");
+        assert_eq!(with(&tenant, &["get", "ns", "-o", "name"]), "namespace/pay-a\n");
         let can = ["auth", "can-i", "list", "resourcequotas", "-A"];
         assert_eq!(with(&tenant, &can), "yes\n");
         let refused = kubectl.fails(&["--kubeconfig", &tenant, "get", "quota", "-n", "other"]);
@@ -105,8 +87,5 @@ fn a_kubeconfig_with_a_token_over_http_is_refused() {
     let output = generate.args(["--config", "/dev/null"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        error.contains("kubectl sends no token over http"),
-        "{error}"
-    );
+    assert!(error.contains("kubectl sends no token over http"), "{error}");
 }

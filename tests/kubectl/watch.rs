@@ -17,9 +17,7 @@ fn a_watch_shows_every_figure_as_it_changes() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap())
-            .lines()
-            .map(Result::unwrap);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let mut expect = |begin: &str, has: &str| {
             let line = lines.next().unwrap();
             let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -45,22 +43,8 @@ fn a_watch_shows_every_figure_as_it_changes() {
             r#"{"spec":{"hard":{"pods":"20"}}}"#,
         ]);
         expect("rq ", "pods: 3/20");
-        kubectl.prints(&[
-            "create",
-            "quota",
-            "other",
-            "-n",
-            "elsewhere",
-            "--hard=pods=1",
-        ]);
-        kubectl.prints(&[
-            "create",
-            "quota",
-            "second",
-            "-n",
-            "wire",
-            "--hard=services=1",
-        ]);
+        kubectl.prints(&["create", "quota", "other", "-n", "elsewhere", "--hard=pods=1"]);
+        kubectl.prints(&["create", "quota", "second", "-n", "wire", "--hard=services=1"]);
         expect("second ", "services: 0/1");
         kubectl.prints(&["delete", "quota", "second", "-n", "wire"]);
         expect("second ", "services: 0/1");
@@ -81,33 +65,17 @@ fn one_quota_or_all_can_be_watched() {
         kubectl.prints(&["create", "quota", "two", "-n", "wire", "--hard=pods=2"]);
         let watch = |more: &[&str]| {
             let arguments = [&["get", "quota", "-w"], more].concat();
-            kubectl
-                .command(&arguments)
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap()
+            kubectl.command(&arguments).stdout(Stdio::piped()).spawn().unwrap()
         };
-        let mut children = [
-            watch(&["one", "-n", "wire"]),
-            watch(&["-A", "--no-headers"]),
-        ];
+        let mut children = [watch(&["one", "-n", "wire"]), watch(&["-A", "--no-headers"])];
         let mut lines = children.each_mut().map(|child| {
             let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-            lines.map(|line| {
-                line.unwrap()
-                    .split_whitespace()
-                    .collect::<Vec<_>>()
-                    .join(" ")
-            })
+            lines.map(|line| line.unwrap().split_whitespace().collect::<Vec<_>>().join(" "))
         });
         let [one, all] = &mut lines;
         let starts = |line: Option<String>, begin: &str| {
             let line = line.unwrap();
-            assert!(
-                line.starts_with(begin),
-                "1.{}: {line:?}: {begin}",
-                kubectl.minor
-            );
+            assert!(line.starts_with(begin), "1.{}: {line:?}: {begin}", kubectl.minor);
         };
         starts(one.next(), "NAME REQUEST");
         starts(one.next(), "one pods: 0/1");
@@ -142,11 +110,7 @@ fn wait_ends_when_the_condition_is_met() {
                 "wire",
                 "--timeout=60s",
             ];
-            let waiting = kubectl
-                .command(&wait)
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
+            let waiting = kubectl.command(&wait).stdout(Stdio::piped()).spawn().unwrap();
             let name = format!("p{}", kubectl.minor);
             server.observe("wire", &name, &[("pods", "2")]);
             let waited = waiting.wait_with_output().unwrap();
@@ -156,26 +120,11 @@ fn wait_ends_when_the_condition_is_met() {
             );
             server.delete("wire", &name);
         }
-        let wait = [
-            "wait",
-            "--for=delete",
-            "quota/rq",
-            "-n",
-            "wire",
-            "--timeout=60s",
-        ];
-        let waiting = kubectl
-            .command(&wait)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let wait = ["wait", "--for=delete", "quota/rq", "-n", "wire", "--timeout=60s"];
+        let waiting = kubectl.command(&wait).stdout(Stdio::piped()).spawn().unwrap();
         kubectl.prints(&["delete", "quota", "rq", "-n", "wire"]);
         let waited = waiting.wait_with_output().unwrap();
         // It may be gone before the first look.
-        assert!(
-            waited.status.success() || kubectl.minor < 24,
-            "1.{}: {waited:?}",
-            kubectl.minor
-        );
+        assert!(waited.status.success() || kubectl.minor < 24, "1.{}: {waited:?}", kubectl.minor);
     }
 }

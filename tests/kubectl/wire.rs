@@ -58,18 +58,8 @@ fn yaml_is_what_kubectl_makes_of_it_at_every_door() {
         refused["message"],
         "the body cannot be read: the key \"a\" is there twice at line 2 column 1"
     );
-    let refused = ask(
-        &server,
-        "GET",
-        &format!("{QUOTAS}?limit=1&limit=2"),
-        &[],
-        "",
-        400,
-    );
-    assert_eq!(
-        refused["message"],
-        "cannot read the query: duplicate field `limit`"
-    );
+    let refused = ask(&server, "GET", &format!("{QUOTAS}?limit=1&limit=2"), &[], "", 400);
+    assert_eq!(refused["message"], "cannot read the query: duplicate field `limit`");
     let refused = ask(&server, "POST", QUOTAS, &[], r#"{"metadata": 5}"#, 400);
     let message = refused["message"].as_str().unwrap();
     assert!(message.contains("expected an object"), "{message}");
@@ -98,11 +88,7 @@ fn a_list_of_very_wide_quotas_has_to_be_continued() {
 
 #[test]
 fn lists_come_in_pages() {
-    let server = Server::with(Limits {
-        page: 2,
-        watch_streams: 1.into(),
-        ..LIMITS
-    });
+    let server = Server::with(Limits { page: 2, watch_streams: 1.into(), ..LIMITS });
     for name in ["a", "b", "c", "d", "e"] {
         create(
             &server,
@@ -136,18 +122,8 @@ fn lists_come_in_pages() {
         }
         assert_eq!(names, ["a", "c", "e"]);
     }
-    ask(
-        &server,
-        "GET",
-        &format!("{QUOTAS}?continue=%20"),
-        &[],
-        "",
-        400,
-    );
-    let partial = [(
-        "accept",
-        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-    )];
+    ask(&server, "GET", &format!("{QUOTAS}?continue=%20"), &[], "", 400);
+    let partial = [("accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")];
     let list = ask(&server, "GET", QUOTAS, &partial, "", 200);
     assert_eq!(list["kind"], "PartialObjectMetadataList");
     assert_eq!(list["items"][0].get("spec"), None);
@@ -160,62 +136,13 @@ fn errors_are_status_objects() {
     let quota = format!("{QUOTAS}/q");
     let json_type = [("content-type", "application/json")];
     for (method, path, headers, body, code, reason) in [
-        (
-            "GET",
-            format!("{QUOTAS}/none"),
-            &[][..],
-            "",
-            404,
-            "NotFound",
-        ),
-        (
-            "GET",
-            format!("{QUOTAS}?labelSelector=a%20b"),
-            &[],
-            "",
-            400,
-            "BadRequest",
-        ),
-        (
-            "GET",
-            format!("{QUOTAS}?fieldSelector=spec.x%3D1"),
-            &[],
-            "",
-            400,
-            "BadRequest",
-        ),
-        (
-            "GET",
-            format!("{QUOTAS}?resourceVersion=99999"),
-            &[],
-            "",
-            504,
-            "Timeout",
-        ),
-        (
-            "GET",
-            QUOTAS.to_owned(),
-            &[("accept", "text/html")],
-            "",
-            406,
-            "NotAcceptable",
-        ),
-        (
-            "PUT",
-            format!("{quota}/status"),
-            &[],
-            "{}",
-            405,
-            "MethodNotAllowed",
-        ),
-        (
-            "POST",
-            "/api/v1/namespaces".to_owned(),
-            &[],
-            "{}",
-            405,
-            "MethodNotAllowed",
-        ),
+        ("GET", format!("{QUOTAS}/none"), &[][..], "", 404, "NotFound"),
+        ("GET", format!("{QUOTAS}?labelSelector=a%20b"), &[], "", 400, "BadRequest"),
+        ("GET", format!("{QUOTAS}?fieldSelector=spec.x%3D1"), &[], "", 400, "BadRequest"),
+        ("GET", format!("{QUOTAS}?resourceVersion=99999"), &[], "", 504, "Timeout"),
+        ("GET", QUOTAS.to_owned(), &[("accept", "text/html")], "", 406, "NotAcceptable"),
+        ("PUT", format!("{quota}/status"), &[], "{}", 405, "MethodNotAllowed"),
+        ("POST", "/api/v1/namespaces".to_owned(), &[], "{}", 405, "MethodNotAllowed"),
         (
             "POST",
             QUOTAS.to_owned(),
@@ -224,23 +151,9 @@ fn errors_are_status_objects() {
             415,
             "UnsupportedMediaType",
         ),
-        (
-            "POST",
-            QUOTAS.to_owned(),
-            &[("origin", "http://evil")],
-            "{}",
-            403,
-            "Forbidden",
-        ),
+        ("POST", QUOTAS.to_owned(), &[("origin", "http://evil")], "{}", 403, "Forbidden"),
         ("POST", QUOTAS.to_owned(), &[], "{", 400, "BadRequest"),
-        (
-            "POST",
-            QUOTAS.to_owned(),
-            &[],
-            r#"{"kind":"Pod","apiVersion":"v1"}"#,
-            400,
-            "BadRequest",
-        ),
+        ("POST", QUOTAS.to_owned(), &[], r#"{"kind":"Pod","apiVersion":"v1"}"#, 400, "BadRequest"),
         (
             "POST",
             QUOTAS.to_owned(),
@@ -249,14 +162,7 @@ fn errors_are_status_objects() {
             400,
             "BadRequest",
         ),
-        (
-            "POST",
-            QUOTAS.to_owned(),
-            &[],
-            r#"{"metadata":{"name":"X!"}}"#,
-            422,
-            "Invalid",
-        ),
+        ("POST", QUOTAS.to_owned(), &[], r#"{"metadata":{"name":"X!"}}"#, 422, "Invalid"),
         (
             "POST",
             format!("{QUOTAS}?dryRun=Some"),
@@ -265,14 +171,7 @@ fn errors_are_status_objects() {
             422,
             "Invalid",
         ),
-        (
-            "PATCH",
-            quota.clone(),
-            &json_type,
-            "{}",
-            415,
-            "UnsupportedMediaType",
-        ),
+        ("PATCH", quota.clone(), &json_type, "{}", 415, "UnsupportedMediaType"),
         (
             "PATCH",
             quota.clone(),
@@ -283,14 +182,7 @@ fn errors_are_status_objects() {
         ),
         ("DELETE", quota.clone(), &json_type, "[]", 400, "BadRequest"),
         ("DELETE", quota.clone(), &json_type, "7", 400, "BadRequest"),
-        (
-            "DELETE",
-            quota.clone(),
-            &json_type,
-            r#"{"preconditions":{"uid":"x"}}"#,
-            409,
-            "Conflict",
-        ),
+        ("DELETE", quota.clone(), &json_type, r#"{"preconditions":{"uid":"x"}}"#, 409, "Conflict"),
         (
             "DELETE",
             quota.clone(),
@@ -299,22 +191,8 @@ fn errors_are_status_objects() {
             409,
             "Conflict",
         ),
-        (
-            "PUT",
-            quota.clone(),
-            &[],
-            r#"{"metadata":{"name":"q","uid":"other"}}"#,
-            409,
-            "Conflict",
-        ),
-        (
-            "PUT",
-            quota.clone(),
-            &[],
-            r#"{"metadata":{"name":"other"}}"#,
-            400,
-            "BadRequest",
-        ),
+        ("PUT", quota.clone(), &[], r#"{"metadata":{"name":"q","uid":"other"}}"#, 409, "Conflict"),
+        ("PUT", quota.clone(), &[], r#"{"metadata":{"name":"other"}}"#, 400, "BadRequest"),
     ] {
         let status = ask(&server, method, &path, headers, body, code);
         assert_eq!(
@@ -333,11 +211,7 @@ fn a_version_moves_with_the_figures() {
     create(&server, "other", json!({}));
     let version = || {
         let quota = ask(&server, "GET", &format!("{QUOTAS}/q"), &[], "", 200);
-        quota["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
+        quota["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap()
     };
     assert_eq!(created["metadata"]["resourceVersion"], "1");
     assert_eq!(version(), 1);
@@ -350,65 +224,27 @@ fn a_version_moves_with_the_figures() {
 #[test]
 fn finalizers_hold_a_quota_up() {
     let server = Server::start();
-    create(
-        &server,
-        "q",
-        json!({"metadata": {"finalizers": ["example.com/hold"]}}),
-    );
+    create(&server, "q", json!({"metadata": {"finalizers": ["example.com/hold"]}}));
     let quota = format!("{QUOTAS}/q");
     let deleted = ask(&server, "DELETE", &quota, &[], "", 200);
-    assert!(
-        deleted["metadata"]["deletionTimestamp"].is_string(),
-        "{deleted}"
-    );
+    assert!(deleted["metadata"]["deletionTimestamp"].is_string(), "{deleted}");
     let still = ask(&server, "GET", &quota, &[], "", 200);
-    assert_eq!(
-        still["metadata"]["deletionTimestamp"],
-        deleted["metadata"]["deletionTimestamp"]
-    );
+    assert_eq!(still["metadata"]["deletionTimestamp"], deleted["metadata"]["deletionTimestamp"]);
     let patch = [("content-type", "application/merge-patch+json")];
-    ask(
-        &server,
-        "PATCH",
-        &quota,
-        &patch,
-        r#"{"metadata":{"finalizers":null}}"#,
-        200,
-    );
+    ask(&server, "PATCH", &quota, &patch, r#"{"metadata":{"finalizers":null}}"#, 200);
     ask(&server, "GET", &quota, &[], "", 404);
 }
 
 #[test]
 fn names_can_be_generated_and_collections_deleted() {
     let server = Server::start();
-    let created = create(
-        &server,
-        "",
-        json!({"metadata": {"name": null, "generateName": "team-"}}),
-    );
+    let created = create(&server, "", json!({"metadata": {"name": null, "generateName": "team-"}}));
     let name = created["metadata"]["name"].as_str().unwrap();
     assert!(name.starts_with("team-") && name.len() == 10, "{name}");
-    create(
-        &server,
-        "kept",
-        json!({"metadata": {"labels": {"keep": "yes"}}}),
-    );
-    let deleted = ask(
-        &server,
-        "DELETE",
-        &format!("{QUOTAS}?labelSelector=!keep"),
-        &[],
-        "",
-        200,
-    );
+    create(&server, "kept", json!({"metadata": {"labels": {"keep": "yes"}}}));
+    let deleted = ask(&server, "DELETE", &format!("{QUOTAS}?labelSelector=!keep"), &[], "", 200);
     assert_eq!(deleted["items"][0]["metadata"]["name"], name);
-    assert_eq!(
-        ask(&server, "GET", QUOTAS, &[], "", 200)["items"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(ask(&server, "GET", QUOTAS, &[], "", 200)["items"].as_array().unwrap().len(), 1);
 }
 
 /// However wide its quotas are, and however few of them are read at once.
@@ -418,11 +254,7 @@ fn a_collection_of_many_pages_is_deleted_as_a_whole() {
     for name in ["a", "b", "c"] {
         server.set_wide("wire", name, 80_000);
     }
-    create(
-        &server,
-        "d",
-        json!({"metadata": {"finalizers": ["example.com/hold"]}}),
-    );
+    create(&server, "d", json!({"metadata": {"finalizers": ["example.com/hold"]}}));
     create(&server, "e", json!({}));
     let deleted = ask(&server, "DELETE", QUOTAS, &[], "", 200);
     let names = |list: &Value| {
@@ -478,40 +310,26 @@ fn a_group_of_the_cluster_is_changed_there() {
     let merge = [("content-type", "application/merge-patch+json")];
     for (method, headers, body) in [
         ("PUT", &[][..], group.to_string()),
-        (
-            "PATCH",
-            &merge[..],
-            r#"{"spec":{"quota":{"hard":{"pods":"2"}}}}"#.to_owned(),
-        ),
+        ("PATCH", &merge[..], r#"{"spec":{"quota":{"hard":{"pods":"2"}}}}"#.to_owned()),
         ("DELETE", &[][..], String::new()),
     ] {
         let status = ask(&server, method, path, headers, &body, 409);
         let message = status["message"].as_str().unwrap();
-        assert!(
-            message.contains("kubectl edit clusterresourcequota g"),
-            "{message}"
-        );
+        assert!(message.contains("kubectl edit clusterresourcequota g"), "{message}");
     }
 }
 
 #[test]
 fn no_more_warnings_are_sent_than_clients_read() {
     let server = Server::start();
-    let spec: serde_json::Map<_, _> = (0..4000)
-        .map(|number| (format!("unknown{number}"), json!(1)))
-        .collect();
+    let spec: serde_json::Map<_, _> =
+        (0..4000).map(|number| (format!("unknown{number}"), json!(1))).collect();
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec});
     let path = "/api/v1/namespaces/team-a/resourcequotas?fieldValidation=Warn";
     let headers = [("content-type", "application/json")];
     let (status, head, body) = server.request("POST", path, &headers, quota.to_string().as_bytes());
     assert_eq!(status, 201, "{body}");
-    let warnings: Vec<_> = head
-        .lines()
-        .filter(|line| line.starts_with("warning: "))
-        .collect();
+    let warnings: Vec<_> = head.lines().filter(|line| line.starts_with("warning: ")).collect();
     assert_eq!(warnings.len(), 16);
-    assert_eq!(
-        warnings[15],
-        "warning: 299 - \"3985 more warnings were left out\""
-    );
+    assert_eq!(warnings[15], "warning: 299 - \"3985 more warnings were left out\"");
 }

@@ -42,15 +42,8 @@ fn create_quota_sends_protobuf() {
         let dry = kubectl.prints(&[&create[..], &["--dry-run=server", "-o", "name"]].concat());
         assert_eq!(dry, "resourcequota/rq\n");
         assert_eq!(kubectl.prints(&create), "resourcequota/rq created\n");
-        let scoped = [
-            "create",
-            "quota",
-            "scoped",
-            "-n",
-            "wire",
-            "--hard=pods=1",
-            "--scopes=BestEffort",
-        ];
+        let scoped =
+            ["create", "quota", "scoped", "-n", "wire", "--hard=pods=1", "--scopes=BestEffort"];
         assert_eq!(kubectl.prints(&scoped), "resourcequota/scoped created\n");
         let expected =
             json!({"pods": "10", "requests.memory": "8Gi", "requests.example.com/gpu": "2"});
@@ -59,20 +52,11 @@ fn create_quota_sends_protobuf() {
         let managed = &created["metadata"]["managedFields"];
         assert_eq!(managed[0]["manager"], "kubectl-create");
         let fields = json!({".": {}, "f:pods": {}, "f:requests.memory": {}, "f:requests.example.com/gpu": {}});
-        assert_eq!(
-            managed[0]["fieldsV1"],
-            json!({"f:spec": {"f:hard": fields}})
-        );
-        assert_eq!(
-            stored(&kubectl, "scoped")["spec"]["scopes"],
-            json!(["BestEffort"])
-        );
+        assert_eq!(managed[0]["fieldsV1"], json!({"f:spec": {"f:hard": fields}}));
+        assert_eq!(stored(&kubectl, "scoped")["spec"]["scopes"], json!(["BestEffort"]));
 
         let again = kubectl.fails(&create);
-        assert!(
-            again.contains("resourcequotas \"rq\" already exists"),
-            "{again}"
-        );
+        assert!(again.contains("resourcequotas \"rq\" already exists"), "{again}");
         let bad = kubectl.fails(&["create", "quota", "bad", "-n", "wire", "--hard=pods=-1"]);
         let why = "ResourceQuota \"bad\" is invalid: spec.hard[pods]: Invalid value: \"-1\": \
                    must be greater than or equal to 0";
@@ -86,51 +70,28 @@ fn create_from_a_file_is_validated() {
     let server = Server::start();
     for kubectl in Kubectl::all(&server) {
         let file = kubectl.file("q.yaml", MANIFEST);
-        assert_eq!(
-            kubectl.prints(&["create", "-f", &file]),
-            "resourcequota/q created\n"
-        );
-        assert_eq!(
-            hard(&kubectl, "q"),
-            json!({"pods": "5", "requests.cpu": "2"})
-        );
+        assert_eq!(kubectl.prints(&["create", "-f", &file]), "resourcequota/q created\n");
+        assert_eq!(hard(&kubectl, "q"), json!({"pods": "5", "requests.cpu": "2"}));
         let again = kubectl.fails(&["create", "-f", &file]);
-        assert!(
-            again.contains("Error from server (AlreadyExists)"),
-            "{again}"
-        );
-        let odd = kubectl.file(
-            "odd.yaml",
-            &MANIFEST
-                .replace("hard:", "hrd:")
-                .replace("name: q", "name: odd"),
-        );
+        assert!(again.contains("Error from server (AlreadyExists)"), "{again}");
+        let odd = kubectl
+            .file("odd.yaml", &MANIFEST.replace("hard:", "hrd:").replace("name: q", "name: odd"));
         let refused = kubectl.fails(&["create", "-f", &odd]);
-        let words = if kubectl.minor < 25 {
-            "unknown field \"hrd\""
-        } else {
-            "unknown field \"spec.hrd\""
-        };
+        let words =
+            if kubectl.minor < 25 { "unknown field \"hrd\"" } else { "unknown field \"spec.hrd\"" };
         assert!(refused.contains(words), "{refused}");
         let created = kubectl.run(&["create", "-f", &odd, "--validate=false"]);
         assert!(created.ok, "{created:?}");
         if kubectl.minor >= 25 {
             let created = kubectl.run(&["apply", "-f", &odd, "--validate=warn"]);
-            assert!(
-                created.err.contains("Warning: unknown field \"spec.hrd\""),
-                "{created:?}"
-            );
+            assert!(created.err.contains("Warning: unknown field \"spec.hrd\""), "{created:?}");
         }
-        let above = MANIFEST
-            .replace("name: q", "name: above")
-            .replace("pods: \"5\"", "limits.cpu: \"1\"");
+        let above =
+            MANIFEST.replace("name: q", "name: above").replace("pods: \"5\"", "limits.cpu: \"1\"");
         let above = kubectl.file("above.yaml", &above);
         let warned = kubectl.run(&["create", "-f", &above]);
         assert!(
-            warned.ok
-                && warned
-                    .err
-                    .contains("requests.cpu (2) should be less than limits.cpu (1)"),
+            warned.ok && warned.err.contains("requests.cpu (2) should be less than limits.cpu (1)"),
             "{warned:?}"
         );
         kubectl.prints(&["delete", "quota", "-n", "wire", "--all"]);
@@ -147,27 +108,15 @@ fn patches_of_three_kinds() {
             kubectl.prints(&[&["patch", "quota", "q", "-n", "wire"], more].concat())
         };
         for (more, pods) in [
+            (["--type=strategic", r#"-p={"spec":{"hard":{"pods":"12"}}}"#], "12"),
+            (["--type=merge", r#"-p={"spec":{"hard":{"pods":"13"}}}"#], "13"),
             (
-                ["--type=strategic", r#"-p={"spec":{"hard":{"pods":"12"}}}"#],
-                "12",
-            ),
-            (
-                ["--type=merge", r#"-p={"spec":{"hard":{"pods":"13"}}}"#],
-                "13",
-            ),
-            (
-                [
-                    "--type=json",
-                    r#"-p=[{"op":"replace","path":"/spec/hard/pods","value":"14"}]"#,
-                ],
+                ["--type=json", r#"-p=[{"op":"replace","path":"/spec/hard/pods","value":"14"}]"#],
                 "14",
             ),
         ] {
             assert_eq!(patch(&more), "resourcequota/q patched\n");
-            assert_eq!(
-                hard(&kubectl, "q"),
-                json!({"pods": pods, "requests.cpu": "2"})
-            );
+            assert_eq!(hard(&kubectl, "q"), json!({"pods": pods, "requests.cpu": "2"}));
             assert_eq!(patch(&more), "resourcequota/q patched (no change)\n");
         }
         assert_eq!(
@@ -179,10 +128,8 @@ fn patches_of_three_kinds() {
             |more: &[&str]| kubectl.fails(&[&["patch", "quota", "q", "-n", "wire"], more].concat());
         let said = refuse(&["--type=merge", r#"-p={"spec":{"scopes":["BestEffort"]}}"#]);
         assert!(said.contains("field is immutable"), "{said}");
-        let said = refuse(&[
-            "--type=json",
-            r#"-p=[{"op":"test","path":"/spec/hard/pods","value":"1"}]"#,
-        ]);
+        let said =
+            refuse(&["--type=json", r#"-p=[{"op":"test","path":"/spec/hard/pods","value":"1"}]"#]);
         assert!(said.contains("The request is invalid: "), "{said}");
         let said = refuse(&["--type=merge", r#"-p={"metadata":{"resourceVersion":"1"}}"#]);
         assert!(said.contains("Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified"), "{said}");
@@ -217,19 +164,8 @@ fn labels_and_annotations() {
             "name",
         ]);
         assert_eq!(found, "resourcequota/q\n");
-        assert_eq!(
-            kubectl.prints(&["get", "quota", "-A", "-l", "!a", "-o", "name"]),
-            ""
-        );
-        let by_name = [
-            "get",
-            "quota",
-            "-A",
-            "--field-selector",
-            "metadata.name=q",
-            "-o",
-            "name",
-        ];
+        assert_eq!(kubectl.prints(&["get", "quota", "-A", "-l", "!a", "-o", "name"]), "");
+        let by_name = ["get", "quota", "-A", "--field-selector", "metadata.name=q", "-o", "name"];
         assert_eq!(kubectl.prints(&by_name), "resourcequota/q\n");
         kubectl.prints(&["label", "quota", "q", "-n", "wire", "a-", "team-"]);
         assert_eq!(stored(&kubectl, "q")["metadata"].get("labels"), None);
@@ -268,15 +204,9 @@ fn edit_changes_what_the_editor_changed() {
             "1.{}: {edited:?}",
             kubectl.minor
         );
-        assert_eq!(
-            hard(&kubectl, "q"),
-            json!({"pods": "9", "requests.cpu": "2"})
-        );
+        assert_eq!(hard(&kubectl, "q"), json!({"pods": "9", "requests.cpu": "2"}));
         let same = edit("s/x/x/");
-        assert!(
-            same.err.contains("Edit cancelled, no changes made"),
-            "{same:?}"
-        );
+        assert!(same.err.contains("Edit cancelled, no changes made"), "{same:?}");
         kubectl.prints(&["delete", "quota", "q", "-n", "wire"]);
     }
 }
@@ -291,10 +221,7 @@ fn replace_is_optimistic() {
         kubectl.prints(&["create", "-f", &file]);
         let before = kubectl.prints(&["get", "quota", "q", "-n", "wire", "-o", "yaml"]);
         let more = kubectl.file("more.yaml", &MANIFEST.replace("\"5\"", "\"6\""));
-        assert_eq!(
-            kubectl.prints(&["replace", "-f", &more]),
-            "resourcequota/q replaced\n"
-        );
+        assert_eq!(kubectl.prints(&["replace", "-f", &more]), "resourcequota/q replaced\n");
         assert_eq!(hard(&kubectl, "q")["pods"], "6");
         let stale = kubectl.file("stale.yaml", &before.replace("\"5\"", "\"7\""));
         let refused = kubectl.fails(&["replace", "-f", &stale]);
@@ -307,10 +234,7 @@ fn replace_is_optimistic() {
         let current = kubectl.prints(&["get", "quota", "q", "-n", "wire", "-o", "yaml"]);
         server.observe("wire", "p", &[("pods", "1")]);
         let current = kubectl.file("current.yaml", &current.replace("\"6\"", "\"8\""));
-        assert_eq!(
-            kubectl.prints(&["replace", "-f", &current]),
-            "resourcequota/q replaced\n"
-        );
+        assert_eq!(kubectl.prints(&["replace", "-f", &current]), "resourcequota/q replaced\n");
         assert_eq!(hard(&kubectl, "q")["pods"], "8");
         server.delete("wire", "p");
         kubectl.prints(&["delete", "quota", "q", "-n", "wire"]);
@@ -325,17 +249,11 @@ fn delete_one_or_all() {
             kubectl.prints(&["create", "quota", name, "-n", "wire", "--hard=pods=1"]);
         }
         let dry = kubectl.prints(&["delete", "quota", "a", "-n", "wire", "--dry-run=server"]);
-        assert!(
-            dry.contains("deleted") && dry.contains("server dry run"),
-            "{dry}"
-        );
+        assert!(dry.contains("deleted") && dry.contains("server dry run"), "{dry}");
         let gone = kubectl.prints(&["delete", "quota", "a", "-n", "wire"]);
         assert!(gone.starts_with("resourcequota \"a\" deleted"), "{gone}");
         let missing = kubectl.fails(&["delete", "quota", "a", "-n", "wire"]);
-        assert_eq!(
-            missing,
-            "Error from server (NotFound): resourcequotas \"a\" not found\n"
-        );
+        assert_eq!(missing, "Error from server (NotFound): resourcequotas \"a\" not found\n");
         let all = kubectl.prints(&["delete", "quota", "-n", "wire", "--all"]);
         assert_eq!(all.lines().count(), 2);
         assert_eq!(kubectl.prints(&["get", "quota", "-n", "wire"]), "");

@@ -12,13 +12,7 @@ use crate::support::{
 const HARD: i64 = 10;
 
 fn operation(uid: &str, request: Request, called: u64, answer: Option<(u64, Reply)>) -> Operation {
-    Operation {
-        namespace: 0,
-        uid: uid.to_owned(),
-        request,
-        called,
-        answer,
-    }
+    Operation { namespace: 0, uid: uid.to_owned(), request, called, answer }
 }
 
 fn done(uid: &str, request: Request, called: u64, returned: u64) -> Operation {
@@ -31,13 +25,7 @@ fn denied(uid: &str, units: i64, called: u64, returned: u64, at: u64) -> Operati
 }
 
 fn granted(sequence: u64, uid: &str, units: i64) -> Entry {
-    Entry {
-        sequence,
-        namespace: 0,
-        uid: uid.to_owned(),
-        kind: Kind::Granted,
-        units,
-    }
+    Entry { sequence, namespace: 0, uid: uid.to_owned(), kind: Kind::Granted, units }
 }
 
 #[test]
@@ -53,11 +41,7 @@ fn the_search_knows_right_from_wrong() {
             done("b", Reserve(5), 2, 9),
             done("a", Release(10), 3, 4),
         ],
-        vec![
-            done("a", Reserve(10), 0, 1),
-            done("a", Commit(4), 2, 3),
-            done("b", Reserve(4), 4, 5),
-        ],
+        vec![done("a", Reserve(10), 0, 1), done("a", Commit(4), 2, 3), done("b", Reserve(4), 4, 5)],
         // Never answered: it happened, late.
         vec![
             operation("a", Reserve(10), 0, None),
@@ -85,11 +69,7 @@ fn the_search_knows_right_from_wrong() {
             done("b", Reserve(5), 2, 3),
             done("a", Release(10), 4, 5),
         ],
-        vec![
-            done("a", Reserve(10), 0, 1),
-            done("a", Release(10), 2, 3),
-            denied("b", 1, 4, 5, 2),
-        ],
+        vec![done("a", Reserve(10), 0, 1), done("a", Release(10), 2, 3), denied("b", 1, 4, 5, 2)],
         // It cannot have happened only for one of two.
         vec![
             operation("a", Reserve(10), 0, None),
@@ -113,30 +93,15 @@ fn the_witness_is_heard_and_not_believed() {
     // Lost, unasked, twice, granted and said to be denied, denied where there is room, too much, and out of time.
     assert!(!right(std::slice::from_ref(&a), &[]));
     assert!(!right(&[], &[granted(1, "a", 10)]));
-    assert!(!right(
-        std::slice::from_ref(&a),
-        &[granted(1, "a", 10), granted(2, "a", 10)]
-    ));
-    assert!(!right(
-        &[a.clone(), b.clone()],
-        &[granted(1, "a", 10), granted(2, "b", 1)]
-    ));
-    assert!(!right(
-        &[a.clone(), denied("b", 1, 2, 3, 0)],
-        &[granted(1, "a", 10)]
-    ));
+    assert!(!right(std::slice::from_ref(&a), &[granted(1, "a", 10), granted(2, "a", 10)]));
+    assert!(!right(&[a.clone(), b.clone()], &[granted(1, "a", 10), granted(2, "b", 1)]));
+    assert!(!right(&[a.clone(), denied("b", 1, 2, 3, 0)], &[granted(1, "a", 10)]));
     let more = done("c", Reserve(1), 4, 5);
-    assert!(!right(
-        &[a.clone(), more],
-        &[granted(1, "a", 10), granted(2, "c", 1)]
-    ));
+    assert!(!right(&[a.clone(), more], &[granted(1, "a", 10), granted(2, "c", 1)]));
     let (first, second) = (done("a", Reserve(2), 0, 1), done("b", Reserve(2), 2, 3));
     let turned = [granted(1, "b", 2), granted(2, "a", 2)];
     assert!(!right(&[first.clone(), second.clone()], &turned));
-    assert!(right(
-        &[first, second],
-        &[granted(1, "a", 2), granted(2, "b", 2)]
-    ));
+    assert!(right(&[first, second], &[granted(1, "a", 2), granted(2, "b", 2)]));
     let unknown = operation("a", Reserve(2), 0, None);
     assert!(right(std::slice::from_ref(&unknown), &[]) && right(&[unknown], &[granted(1, "a", 2)]));
 }
@@ -152,10 +117,7 @@ fn made(seed: u64) -> (Vec<Operation>, Vec<Entry>) {
         let (called, returned) = (moment - random.below(160), moment + random.below(160));
         let reserves = standing.is_empty() || random.once_in(2);
         let (uid, request) = match reserves {
-            true => (
-                format!("u{number}"),
-                Request::Reserve(1 + random.below(5).cast_signed()),
-            ),
+            true => (format!("u{number}"), Request::Reserve(1 + random.below(5).cast_signed())),
             false => {
                 let (uid, units) = standing.swap_remove(random.index(standing.len()));
                 (uid, Request::Release(units))
@@ -172,13 +134,7 @@ fn made(seed: u64) -> (Vec<Operation>, Vec<Entry>) {
         held = step(held, HARD, request, reply).unwrap();
         if let Some((kind, units)) = kind {
             sequence += 1;
-            entries.push(Entry {
-                sequence,
-                namespace: 0,
-                uid: uid.clone(),
-                kind,
-                units,
-            });
+            entries.push(Entry { sequence, namespace: 0, uid: uid.clone(), kind, units });
         }
         let answer = (!random.once_in(100)).then_some((returned, reply));
         operations.push(operation(&uid, request, called, answer));
@@ -192,11 +148,7 @@ fn both_take_what_a_model_makes_and_refuse_what_is_changed_in_it() {
     for seed in 0..40 {
         let (operations, entries) = made(seed);
         assert!(is_linearizable(&operations, HARD), "seed {seed}");
-        assert_eq!(
-            check(&operations, &entries, HARD),
-            Vec::<String>::new(),
-            "seed {seed}"
-        );
+        assert_eq!(check(&operations, &entries, HARD), Vec::<String>::new(), "seed {seed}");
         let mut random = Random::new(seed, "change");
         let mut changed = operations;
         let place = loop {

@@ -36,11 +36,7 @@ fn reservations_are_linearizable_while_the_daemon_is_killed() {
     let mut running = Some(Quotad::start(directory.path(), &arguments));
     let first = running.as_ref().unwrap().api.clone();
     set_quotas(&first, NAMESPACES);
-    let habits = Habits {
-        operations,
-        timeout: TIMEOUT,
-        rest: Duration::ZERO,
-    };
+    let habits = Habits { operations, timeout: TIMEOUT, rest: Duration::ZERO };
     let yard = Yard::new(vec![first], habits, 1);
     let mut kills = 0;
     let history: Vec<Operation> = std::thread::scope(|scope| {
@@ -62,17 +58,11 @@ fn reservations_are_linearizable_while_the_daemon_is_killed() {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        clients
-            .into_iter()
-            .flat_map(|client| client.join().unwrap())
-            .collect()
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
     let (entries, _) = running.as_ref().unwrap().list("/v1/entries");
     let entries = entries_of(&entries);
-    let unknown = history
-        .iter()
-        .filter(|operation| operation.answer.is_none())
-        .count();
+    let unknown = history.iter().filter(|operation| operation.answer.is_none()).count();
     let denied = |operation: &&Operation| matches!(operation.answer, Some((_, Reply::Denied(_))));
     let denied = history.iter().filter(denied).count();
     println!(
@@ -82,14 +72,9 @@ fn reservations_are_linearizable_while_the_daemon_is_killed() {
         yard.elapsed().as_secs_f64()
     );
     assert!(kills > 0 && denied > 0 && unknown > 0);
-    assert_eq!(
-        witness::check(&history, &entries, HARD),
-        Vec::<String>::new()
-    );
+    assert_eq!(witness::check(&history, &entries, HARD), Vec::<String>::new());
     for namespace in 0..NAMESPACES {
-        let its = history
-            .iter()
-            .filter(|operation| operation.namespace == namespace);
+        let its = history.iter().filter(|operation| operation.namespace == namespace);
         let its: Vec<_> = its.cloned().collect();
         assert!(search::is_linearizable(&its, HARD), "namespace {namespace}");
     }

@@ -21,18 +21,10 @@ impl Target {
         let daemon = Quotad::start(directory.path(), arguments);
         let address = |url: &str| url.trim_start_matches("http://").to_owned();
         let (api, admin) = (address(&daemon.api), address(&daemon.admin));
-        let target = Self {
-            daemon,
-            api,
-            admin,
-            _directory: directory,
-        };
+        let target = Self { daemon, api, admin, _directory: directory };
         let mut client = target.client().await;
         let answer = client
-            .put(
-                "/v1/namespaces/a/quotas/q",
-                r#"{"spec":{"hard":{"pods":"1000000"}}}"#,
-            )
+            .put("/v1/namespaces/a/quotas/q", r#"{"spec":{"hard":{"pods":"1000000"}}}"#)
             .await;
         assert_eq!(answer.status, 201, "{answer:?}");
         target
@@ -53,10 +45,7 @@ impl Target {
         let metrics = admin.get("/metrics").await;
         assert_eq!(metrics.status, 200);
         let line = format!("quota_ledger_limit_reached_total{{limit=\"{limit}\"}} ");
-        let value = metrics
-            .body
-            .lines()
-            .find_map(|text| text.strip_prefix(&line));
+        let value = metrics.body.lines().find_map(|text| text.strip_prefix(&line));
         value.map_or(0, |value| value.parse().unwrap())
     }
 
@@ -66,9 +55,7 @@ impl Target {
         self.answers_probes().await;
         for number in 0..8 {
             let mut client = self.client().await;
-            client
-                .reserves(&format!("well-behaved-{round}-{number}"))
-                .await;
+            client.reserves(&format!("well-behaved-{round}-{number}")).await;
         }
     }
 
@@ -85,16 +72,8 @@ pub(crate) fn many() -> usize {
     let wanted = std::env::var("OVERLOAD_CONNECTIONS");
     let wanted: usize = wanted.map_or(10_000, |text| text.parse().unwrap());
     let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
-    let most = limit
-        .maximum
-        .map_or(usize::MAX, |most| usize::try_from(most).unwrap());
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let most = limit.maximum.map_or(usize::MAX, |most| usize::try_from(most).unwrap());
     // The daemon's listeners have to fit as well: two of them, and what it keeps for the ledger.
     wanted.min(most.saturating_sub(1024) / 2)
 }

@@ -61,9 +61,8 @@ async fn huge_bodies_at_once_share_a_bounded_room() {
     target.serves_as_ever("during").await;
     drop(waiting);
     let event = r#"{"type":"ADDED","namespace":"a","resource":"widgets.example.com","name":"w","uid":"w-NUMBER","resourceVersion":"1"}"#;
-    let lines: Vec<String> = (0..20_000)
-        .map(|number| event.replace("NUMBER", &number.to_string()))
-        .collect();
+    let lines: Vec<String> =
+        (0..20_000).map(|number| event.replace("NUMBER", &number.to_string())).collect();
     let body = lines.join("\n");
     assert!(body.len() > 2 << 20 && body.len() < EVENTS_BODY);
     loop {
@@ -86,10 +85,7 @@ async fn what_no_client_should_send_is_refused_by_its_kind() {
     for round in 0..3 {
         // An announced length is refused unread.
         let mut client = target.client().await;
-        client
-            .send(head("POST", RESERVATIONS, 1 << 40))
-            .await
-            .unwrap();
+        client.send(head("POST", RESERVATIONS, 1 << 40)).await.unwrap();
         assert_eq!(client.answer().await.unwrap().status, 413);
         endless_line(&target).await;
         for body in [
@@ -97,19 +93,11 @@ async fn what_no_client_should_send_is_refused_by_its_kind() {
             "{\"a\":".repeat(100_000),
             format!("{{\"reserved\":{}", "[".repeat(500_000)),
         ] {
-            for path in [
-                RESERVATIONS,
-                "/admit",
-                "/v1/namespaces/a/check",
-                "/v1/reservations:batch",
-            ] {
+            for path in [RESERVATIONS, "/admit", "/v1/namespaces/a/check", "/v1/reservations:batch"]
+            {
                 let mut client = target.client().await;
                 let answer = client.post(path, &body).await;
-                assert!(
-                    matches!(answer.status, 400 | 422),
-                    "{path}: {}",
-                    answer.status
-                );
+                assert!(matches!(answer.status, 400 | 422), "{path}: {}", answer.status);
             }
             let mut client = target.client().await;
             let quotas = "/api/v1/namespaces/a/resourcequotas";
@@ -117,16 +105,12 @@ async fn what_no_client_should_send_is_refused_by_its_kind() {
             let answer = client.post("/v1/events", &body).await;
             assert!(answer.body.contains("\"rejected\":[{"), "{answer:?}");
         }
-        let many: String = (0..200)
-            .map(|number| format!("x-{number}: 1\r\n"))
-            .collect();
+        let many: String = (0..200).map(|number| format!("x-{number}: 1\r\n")).collect();
         let long = format!("x-long: {}\r\n", "x".repeat(20_000));
         for fields in [many, long] {
             let mut client = target.client().await;
             client
-                .send(format!(
-                    "GET /version HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n"
-                ))
+                .send(format!("GET /version HTTP/1.1\r\nhost: localhost\r\n{fields}\r\n"))
                 .await
                 .unwrap();
             // The rest of what was sent may be in the way of the answer.
@@ -137,11 +121,7 @@ async fn what_no_client_should_send_is_refused_by_its_kind() {
         target.serves_as_ever(&format!("after-{round}")).await;
     }
     let after = target.memory();
-    println!(
-        "hostile requests: memory {} MiB before, {} MiB after",
-        before / MIB,
-        after / MIB
-    );
+    println!("hostile requests: memory {} MiB before, {} MiB after", before / MIB, after / MIB);
     assert!(after <= before + 64 * MIB, "{before}, then {after}");
 }
 

@@ -45,10 +45,7 @@ impl Client {
         socket.bind(SocketAddr::from(([127, 0, 0, host], 0)))?;
         let connected = timeout(PATIENCE, socket.connect(address.parse().unwrap()));
         let stream = connected.await.expect("nobody accepts")?;
-        Ok(Self {
-            stream,
-            received: Vec::new(),
-        })
+        Ok(Self { stream, received: Vec::new() })
     }
 
     /// Sends bytes; the peer may have had enough of them.
@@ -59,17 +56,12 @@ impl Client {
 
     /// The next answer; none if the connection ends first.
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
-        timeout(PATIENCE, self.read_answer())
-            .await
-            .expect("no answer")
+        timeout(PATIENCE, self.read_answer()).await.expect("no answer")
     }
 
     async fn read_answer(&mut self) -> Option<Answer> {
         let head = loop {
-            let end = self
-                .received
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n");
+            let end = self.received.windows(4).position(|four| four == b"\r\n\r\n");
             if let Some(end) = end {
                 let rest = self.received.split_off(end + 4);
                 break String::from_utf8(std::mem::replace(&mut self.received, rest)).unwrap();
@@ -78,9 +70,7 @@ impl Client {
         };
         let head = head.to_ascii_lowercase();
         let length = head.split("content-length: ").nth(1);
-        let length = length.map_or(0, |rest| {
-            rest.split("\r\n").next().unwrap().parse().unwrap()
-        });
+        let length = length.map_or(0, |rest| rest.split("\r\n").next().unwrap().parse().unwrap());
         while self.received.len() < length {
             self.more().await?;
         }

@@ -36,10 +36,7 @@ async fn as_many_connections_as_are_allowed_stay_small_and_leave_probes_alone() 
             if let Some(answer) = late.answer().await {
                 assert_eq!(answer.status, 503);
                 assert!(answer.may_be_repeated(), "{answer:?}");
-                assert!(
-                    answer.body.contains("\"reason\":\"Overloaded\""),
-                    "{answer:?}"
-                );
+                assert!(answer.body.contains("\"reason\":\"Overloaded\""), "{answer:?}");
             }
         }
         let refused = target.hits("limits.connections").await - refused;
@@ -59,10 +56,7 @@ async fn as_many_connections_as_are_allowed_stay_small_and_leave_probes_alone() 
         full[0].saturating_sub(before) / most as u64,
     );
     let bound = before + most as u64 * PER_CONNECTION + 16 * MIB;
-    assert!(
-        full.iter().all(|held| *held <= bound),
-        "{full:?} of {bound}"
-    );
+    assert!(full.iter().all(|held| *held <= bound), "{full:?} of {bound}");
     // No storm leaves anything behind for the next one to come on top of.
     let most = full[0] + full[0] / 8;
     assert!(full.iter().all(|held| *held <= most), "{full:?}");
@@ -76,10 +70,9 @@ async fn occupy(target: &Target, host: u8, most: usize) -> Vec<Client> {
         let mut client = Client::connect_from(host, &target.api).await.unwrap();
         match number % 4 {
             0 => {}
-            1 => client
-                .send("GET /v1/quotas HTTP/1.1\r\nhost: localhost\r\nx-half: ")
-                .await
-                .unwrap(),
+            1 => {
+                client.send("GET /v1/quotas HTTP/1.1\r\nhost: localhost\r\nx-half: ").await.unwrap()
+            }
             2 => {
                 let half = head("POST", RESERVATIONS, 2000) + "{\"reservedBy\":";
                 client.send(half).await.unwrap();
@@ -140,10 +133,7 @@ async fn a_thousand_slow_senders_do_not_hold_up_the_others() {
     println!(
         "median of a reservation and its release: {alone:?} alone, {beside:?} beside {open} slow senders"
     );
-    assert!(
-        open >= SLOW * 9 / 10,
-        "only {open} of {SLOW} slow senders were there"
-    );
+    assert!(open >= SLOW * 9 / 10, "only {open} of {SLOW} slow senders were there");
     target.serves_as_ever("after").await;
 }
 

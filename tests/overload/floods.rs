@@ -39,34 +39,14 @@ async fn a_full_queue_sheds_at_once_and_only_the_webhook_is_not_told_to_come_bac
     }
     let hits = target.hits("limits.queue").await;
     let (shed, served): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(shed);
-    assert!(
-        shed.len() >= 100,
-        "only {} of {round} rounds were shed",
-        shed.len()
-    );
+    assert!(shed.len() >= 100, "only {} of {round} rounds were shed", shed.len());
     assert_eq!(hits, shed.len() as u64);
     for outcome in &shed {
-        assert!(
-            outcome.answer.body.contains("\"reason\":\"Overloaded\""),
-            "{:?}",
-            outcome.answer
-        );
-        assert_eq!(
-            outcome.answer.may_be_repeated(),
-            !outcome.is_review,
-            "{:?}",
-            outcome.answer
-        );
+        assert!(outcome.answer.body.contains("\"reason\":\"Overloaded\""), "{:?}", outcome.answer);
+        assert_eq!(outcome.answer.may_be_repeated(), !outcome.is_review, "{:?}", outcome.answer);
     }
-    for Outcome {
-        answer, is_review, ..
-    } in &served
-    {
-        assert_eq!(
-            answer.status,
-            if *is_review { 200 } else { 201 },
-            "{answer:?}"
-        );
+    for Outcome { answer, is_review, .. } in &served {
+        assert_eq!(answer.status, if *is_review { 200 } else { 201 }, "{answer:?}");
     }
     assert!(!served.is_empty());
     let (quick, slow) = (median(&shed), median(&served));
@@ -111,11 +91,7 @@ async fn ask(mut client: Client, uid: &str, is_review: bool) -> Outcome {
         true => client.post("/admit", &review(uid)).await,
         false => client.post(RESERVATIONS, &reservation(uid)).await,
     };
-    Outcome {
-        answer,
-        took: began.elapsed(),
-        is_review,
-    }
+    Outcome { answer, took: began.elapsed(), is_review }
 }
 
 fn median(outcomes: &[Outcome]) -> Duration {
@@ -136,9 +112,7 @@ async fn pipelined_requests_are_answered_in_order_and_pile_up_nowhere() {
     let sending = async {
         for number in 0..REQUESTS {
             let text = format!("{request}{number}\r\n\r\n");
-            tokio::io::AsyncWriteExt::write_all(&mut to, text.as_bytes())
-                .await
-                .unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut to, text.as_bytes()).await.unwrap();
         }
     };
     let reading = async {
@@ -146,9 +120,7 @@ async fn pipelined_requests_are_answered_in_order_and_pile_up_nowhere() {
         let mut answered = 0;
         while answered < REQUESTS {
             let mut piece = [0; 4096];
-            let read = tokio::io::AsyncReadExt::read(&mut from, &mut piece)
-                .await
-                .unwrap();
+            let read = tokio::io::AsyncReadExt::read(&mut from, &mut piece).await.unwrap();
             assert!(read > 0, "it ended after {answered} answers");
             received.push_str(std::str::from_utf8(&piece[..read]).unwrap());
             while let Some(place) = received.find(&format!("x-request-id: {answered}\r\n")) {

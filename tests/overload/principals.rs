@@ -30,11 +30,7 @@ async fn bodies_of_one_principal_leave_room_for_those_of_others() {
     let principals = [("greedy", "ingest", "*"), ("other", "ingest", "*")];
     let callers = Callers::start(&principals, &arguments);
     let address = callers.daemon.api.trim_start_matches("http://").to_owned();
-    let admin = callers
-        .daemon
-        .admin
-        .trim_start_matches("http://")
-        .to_owned();
+    let admin = callers.daemon.admin.trim_start_matches("http://").to_owned();
     // Each body arrives but for its end.
     let mut held = Vec::new();
     for _ in 0..CLIENTS {

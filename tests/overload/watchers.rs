@@ -19,10 +19,7 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
     let mut idle = Vec::new();
     for number in 0..WATCHES - 1 {
         let mut client = target.client().await;
-        client
-            .send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .await
-            .unwrap();
+        client.send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         assert_eq!(client.answer().await.unwrap().status, 200, "{number}");
         idle.push(client);
     }
@@ -35,22 +32,12 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
         quotas.push(client);
     }
     let mut reader = target.client().await;
-    reader
-        .send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        .await
-        .unwrap();
+    reader.send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     assert_eq!(reader.answer().await.unwrap().status, 200);
     let mut late = target.client().await;
     let answer = late.get("/v1/watch").await;
-    assert_eq!(
-        (answer.status, answer.may_be_repeated()),
-        (503, true),
-        "{answer:?}"
-    );
-    assert!(
-        answer.body.contains("\"reason\":\"TooManyWatches\""),
-        "{answer:?}"
-    );
+    assert_eq!((answer.status, answer.may_be_repeated()), (503, true), "{answer:?}");
+    assert!(answer.body.contains("\"reason\":\"TooManyWatches\""), "{answer:?}");
 
     let reading = tokio::spawn(async move {
         let (mut text, mut events) = (String::new(), 0);
@@ -74,19 +61,13 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
     assert!(ids.len() >= EVENTS, "{ids:?}");
     let are_consecutive = ids.windows(2).all(|pair| pair[1] == pair[0] + 1);
     assert!(are_consecutive, "an entry is missing: {ids:?}");
-    assert!(
-        beside <= alone + 48 * MIB,
-        "{before}, {alone}, then {beside}"
-    );
+    assert!(beside <= alone + 48 * MIB, "{before}, {alone}, then {beside}");
     target.serves_as_ever("beside").await;
     drop((idle, quotas));
     // Their places are free once it is seen that they have gone.
     loop {
         let mut client = target.client().await;
-        client
-            .send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            .await
-            .unwrap();
+        client.send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
         match client.answer().await.unwrap().status {
             200 => break,
             status => assert_eq!(status, 503),

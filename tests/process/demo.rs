@@ -61,14 +61,7 @@ impl Demo {
                 break;
             }
         }
-        Self {
-            child,
-            output,
-            home,
-            temporary,
-            page,
-            commands,
-        }
+        Self { child, output, home, temporary, page, commands }
     }
 
     fn get(&self, path: &str) -> String {
@@ -87,10 +80,7 @@ impl Demo {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         assert_eq!(files(self.temporary.path()), BTreeSet::new());
-        assert_eq!(
-            files(self.home.path()),
-            BTreeSet::from(["config.toml".to_owned()])
-        );
+        assert_eq!(files(self.home.path()), BTreeSet::from(["config.toml".to_owned()]));
         let mut rest = String::new();
         self.output.read_line(&mut rest).unwrap();
         assert_eq!(rest, "");
@@ -106,9 +96,7 @@ impl Drop for Demo {
 
 fn files(directory: &Path) -> BTreeSet<String> {
     let entries = fs::read_dir(directory).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 fn items(answer: &Value) -> &Vec<Value> {
@@ -142,30 +130,15 @@ fn a_demo_has_a_past_to_look_at_and_leaves_nothing() {
     assert_ne!(now["items"], then["items"]);
     let shares = shares(&demo);
     assert!(shares.iter().any(|share| *share > 1.0), "{shares:?}");
-    assert!(
-        shares.iter().any(|share| (0.9..=1.0).contains(share)),
-        "{shares:?}"
-    );
+    assert!(shares.iter().any(|share| (0.9..=1.0).contains(share)), "{shares:?}");
     assert_eq!(items(&demo.json("/v1/groups")).len(), 3);
     let pending = demo.json("/v1/namespaces/shop-web/reservations");
     assert!(!items(&pending).is_empty());
     let denials = demo.json("/v1/denials?limit=500");
     let (latest, oldest) = (&denials["items"][0], items(&denials).last().unwrap());
-    let time = |denial: &Value| {
-        denial["time"]
-            .as_str()
-            .unwrap()
-            .parse::<Timestamp>()
-            .unwrap()
-    };
-    assert!(
-        clock::now().since(time(latest)) < Span::from_seconds(3600),
-        "{latest}"
-    );
-    assert!(
-        clock::now().since(time(oldest)) > Span::from_seconds(2 * 24 * 3600),
-        "{oldest}"
-    );
+    let time = |denial: &Value| denial["time"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert!(clock::now().since(time(latest)) < Span::from_seconds(3600), "{latest}");
+    assert!(clock::now().since(time(oldest)) > Span::from_seconds(2 * 24 * 3600), "{oldest}");
 
     assert_eq!(demo.commands.len(), 5);
     for command in &demo.commands {

@@ -30,11 +30,7 @@ fn what_lets_others_in_is_warned_about() {
     let (code, _, stderr) = output(check.arg("check-config"));
     assert_eq!(code, Some(0));
     let warnings: Vec<_> = stderr.lines().collect();
-    let keys = [
-        "admin.listen",
-        "admission.listen",
-        "auth.allow_anonymous_non_loopback",
-    ];
+    let keys = ["admin.listen", "admission.listen", "auth.allow_anonymous_non_loopback"];
     assert_eq!(warnings.len(), keys.len(), "{stderr}");
     for (line, key) in warnings.iter().zip(keys) {
         assert!(line.starts_with(&format!("warning: {key}: ")), "{line}");
@@ -67,10 +63,7 @@ fn a_ca_that_guards_less_than_one_may_think_is_warned_about() {
     };
     let tls = "[tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\nclient_ca = \"ca.crt\"\n";
     let of_none = warned(tls);
-    assert!(
-        of_none.starts_with("warning: tls.client_ca: requests no certificate"),
-        "{of_none}"
-    );
+    assert!(of_none.starts_with("warning: tls.client_ca: requests no certificate"), "{of_none}");
     let of_the_api = warned(&format!("{tls}api = true\n"));
     assert!(
         of_the_api.starts_with("warning: tls.client_ca: keeps nobody away from the API"),
@@ -99,12 +92,9 @@ fn a_page_that_has_its_name_lead_here_gets_nothing() {
         exchange(&mut stream, ("GET", path), &headers, b"").unwrap()
     };
     let api = daemon.ready["api"].as_str().unwrap();
-    for path in [
-        "/v1/quotas",
-        "/api/v1/resourcequotas",
-        "/v1/namespaces/a/reservations",
-        "/nowhere",
-    ] {
+    for path in
+        ["/v1/quotas", "/api/v1/resourcequotas", "/v1/namespaces/a/reservations", "/nowhere"]
+    {
         for host in ["evil.example", "evil.example:8480", "", "10.0.0.1"] {
             let refused = get(api, path, host);
             assert_eq!(refused.status, 421, "{host}: {refused:?}");
@@ -114,28 +104,16 @@ fn a_page_that_has_its_name_lead_here_gets_nothing() {
         }
     }
     // On loopback, metrics and probes are for this host, too.
-    for host in [
-        "evil.example",
-        "[::1]evil",
-        "127.0.0.1:evil",
-        "10.1.2.3:8481",
-    ] {
-        for (address, path) in [
-            (api, "/v1/quotas"),
-            (admin(&daemon), "/metrics"),
-            (admin(&daemon), "/readyz"),
-        ] {
+    for host in ["evil.example", "[::1]evil", "127.0.0.1:evil", "10.1.2.3:8481"] {
+        for (address, path) in
+            [(api, "/v1/quotas"), (admin(&daemon), "/metrics"), (admin(&daemon), "/readyz")]
+        {
             let refused = get(address, path, host);
             assert_eq!(refused.status, 421, "{host}: {refused:?}");
             assert!(!refused.body.contains("quota_ledger_"), "{refused:?}");
         }
     }
-    let allowed = [
-        "localhost",
-        "127.0.0.1",
-        "[::1]:80",
-        "quotad.quota.svc:8480",
-    ];
+    let allowed = ["localhost", "127.0.0.1", "[::1]:80", "quotad.quota.svc:8480"];
     for host in allowed.into_iter().chain([api]) {
         for (address, path) in [(api, "/v1/quotas"), (admin(&daemon), "/metrics")] {
             let answer = get(address, path, host);
@@ -196,10 +174,7 @@ fn secrets_in_urls_are_printed_nowhere() {
     daemon.logged("callback-selected server connection failed");
     drop(daemon);
     let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
-    assert!(
-        log.contains("credentials in an address are not used"),
-        "{log}"
-    );
+    assert!(log.contains("credentials in an address are not used"), "{log}");
     for line in log.lines() {
         assert!(!line.contains("s3cret"), "{line}");
     }
@@ -234,11 +209,7 @@ fn others_cannot_read_the_ledger_nor_what_is_made_of_it() {
     assert_eq!(daemon.put(path, &quota).0, 201);
     let run = |arguments: &[&str]| {
         let mut command = Command::new(quotactl());
-        let done = command
-            .current_dir(&directory)
-            .args(arguments)
-            .output()
-            .unwrap();
+        let done = command.current_dir(&directory).args(arguments).output().unwrap();
         assert!(done.status.success(), "{done:?}");
     };
     run(&["backup", "copy", "--server", &daemon.api]);

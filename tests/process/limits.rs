@@ -54,10 +54,7 @@ fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
 
     let event = serde_json::json!({ "type": "ADDED", "object": quota });
     let url = format!("{}/v1/events", daemon.api);
-    let taken = agent
-        .post(url)
-        .send_json(serde_json::json!([event]))
-        .unwrap();
+    let taken = agent.post(url).send_json(serde_json::json!([event])).unwrap();
     assert_eq!(taken.status(), 200);
     daemon.logged(
         "adopted quotas are enforced by the API server's own quota plugin as well, unless it is off \
@@ -65,15 +62,9 @@ fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
     );
     let (status, text) = daemon.ask_admin("/readyz?verbose");
     assert_eq!(status, 200);
-    assert!(
-        text.contains("[+]quota-plugin ok, lagging: 1 adopted quotas"),
-        "{text}"
-    );
+    assert!(text.contains("[+]quota-plugin ok, lagging: 1 adopted quotas"), "{text}");
     let (_, metrics) = daemon.ask_admin("/metrics");
-    assert!(
-        metrics.contains("quota_ledger_quotas_enforced_twice 1\n"),
-        "{metrics}"
-    );
+    assert!(metrics.contains("quota_ledger_quotas_enforced_twice 1\n"), "{metrics}");
 }
 
 #[test]
@@ -130,14 +121,7 @@ fn an_application_has_a_quota_of_its_own_by_the_labels_of_its_objects() {
     );
     let refused = refused.err().unwrap();
     assert_eq!(refused.status.code(), Some(3), "{}", refused.said);
-    assert!(
-        refused.said.contains("group web chooses objects by app"),
-        "{}",
-        refused.said
-    );
+    assert!(refused.said.contains("group web chooses objects by app"), "{}", refused.said);
     let daemon = Quotad::start(directory.path(), &["--groups.object_labels=app,tier"]);
-    assert_eq!(
-        daemon.get("/v1/groups/web/usage")["resources"][0]["used"],
-        "1"
-    );
+    assert_eq!(daemon.get("/v1/groups/web/usage")["resources"][0]["used"], "1");
 }

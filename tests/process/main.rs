@@ -28,11 +28,7 @@ fn admin(daemon: &Quotad) -> &str {
 }
 
 fn output(command: &mut Command) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
+    let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (status.code(), text(stdout), text(stderr))
 }
@@ -56,9 +52,7 @@ fn it_starts_tells_how_it_is_and_stops() {
 /// Receives one request by HTTP, answers that all is well, and gives its body.
 fn receive(listener: &TcpListener) -> Vec<u8> {
     let (mut connection, _) = listener.accept().unwrap();
-    connection
-        .set_read_timeout(Some(support::PATIENCE))
-        .unwrap();
+    connection.set_read_timeout(Some(support::PATIENCE)).unwrap();
     let mut reader = BufReader::new(connection.try_clone().unwrap());
     let mut length = 0;
     loop {
@@ -107,36 +101,17 @@ fn a_request_continues_the_trace_of_its_caller_and_its_decision_is_part_of_it() 
     let sent = ExportTraceServiceRequest::decode(receive(&receiver).as_slice()).unwrap();
     assert_eq!(daemon.wait().code(), Some(0));
 
-    let [resource] = sent.resource_spans.as_slice() else {
-        panic!("{sent:?}")
-    };
+    let [resource] = sent.resource_spans.as_slice() else { panic!("{sent:?}") };
     let described = format!("{:?}", resource.resource);
-    assert!(
-        described.contains(r#"StringValue("quotad")"#),
-        "{described}"
-    );
-    let spans: Vec<_> = resource
-        .scope_spans
-        .iter()
-        .flat_map(|scope| &scope.spans)
-        .collect();
-    let hex = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
-    let [decision, request] = spans.as_slice() else {
-        panic!("{spans:?}")
-    };
+    assert!(described.contains(r#"StringValue("quotad")"#), "{described}");
+    let spans: Vec<_> = resource.scope_spans.iter().flat_map(|scope| &scope.spans).collect();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let [decision, request] = spans.as_slice() else { panic!("{spans:?}") };
     assert_eq!(request.name, "POST /v1/namespaces/{namespace}/reservations");
     assert_eq!(hex(&request.trace_id), trace);
     assert_eq!(hex(&request.parent_span_id), caller);
     let attributes = format!("{:?}", request.attributes);
-    assert!(
-        attributes.contains("http.response.status_code"),
-        "{attributes}"
-    );
+    assert!(attributes.contains("http.response.status_code"), "{attributes}");
     assert_eq!(decision.name, "decide");
     assert_eq!(hex(&decision.trace_id), trace);
     assert_eq!(decision.parent_span_id, request.span_id);
@@ -160,11 +135,7 @@ fn systemd_is_told_of_replay_start_and_stop() {
     let serving = "READY=1\nSTATUS=ready";
 
     let daemon = start();
-    assert_eq!(
-        notification(),
-        serving,
-        "an empty ledger has nothing to replay"
-    );
+    assert_eq!(notification(), serving, "an empty ledger has nothing to replay");
     for pods in ["1", "2"] {
         let quota = serde_json::json!({ "spec": { "hard": { "pods": pods } } });
         let path = format!("{}/v1/namespaces/demo/quotas/compute", daemon.api);
@@ -227,9 +198,7 @@ fn damage_that_is_found_while_it_serves_ends_it_as_damage_at_start_does() {
     });
     let events = events.collect::<Vec<_>>().join("\n");
     // The daemon may end before it answers.
-    let _ = agent(REQUEST)
-        .post(format!("{}/v1/events", daemon.api))
-        .send(events);
+    let _ = agent(REQUEST).post(format!("{}/v1/events", daemon.api)).send(events);
     let said = daemon.logged("the ledger is damaged");
     assert_eq!(said["exit_code"], 4, "{said}");
     assert_eq!(daemon.wait().code(), Some(4));
@@ -269,11 +238,8 @@ fn the_configuration_is_checked() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("config.toml");
     std::fs::write(&file, "[nats]\nstream = \"FILE\"\n").unwrap();
-    let (code, stdout, stderr) = output(
-        command(directory.path())
-            .arg("check-config")
-            .env("QUOTAD_DATA_DIR", "env"),
-    );
+    let (code, stdout, stderr) =
+        output(command(directory.path()).arg("check-config").env("QUOTAD_DATA_DIR", "env"));
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
     for line in [
         "listen = \"127.0.0.1:0\" # flag --listen",
@@ -281,10 +247,7 @@ fn the_configuration_is_checked() {
         "stream = \"FILE\" # config.toml line 2",
         "subject = \"quota.objects.>\"",
     ] {
-        assert!(
-            stdout.lines().any(|printed| printed == line),
-            "{line} is not in {stdout}"
-        );
+        assert!(stdout.lines().any(|printed| printed == line), "{line} is not in {stdout}");
     }
 
     std::fs::write(&file, "[nats]\nsteam = \"FILE\"\n").unwrap();
@@ -329,23 +292,15 @@ fn the_build_has_the_same_commit_in_the_version_and_in_the_metrics() {
         .map_or("unknown", |(_, rest)| rest.trim_end().trim_end_matches(')'));
     let daemon = Quotad::start(directory.path(), &[]);
     let (_, metrics) = daemon.ask_admin("/metrics");
-    let info = metrics
-        .lines()
-        .find(|line| line.starts_with("quota_ledger_build_info{"));
+    let info = metrics.lines().find(|line| line.starts_with("quota_ledger_build_info{"));
     let revision = format!("revision=\"{commit}\"");
-    assert!(
-        info.is_some_and(|line| line.contains(&revision)),
-        "{info:?}"
-    );
+    assert!(info.is_some_and(|line| line.contains(&revision)), "{info:?}");
 }
 
 #[test]
 fn wrong_usage_and_a_taken_address_have_their_codes() {
     let directory = TempDir::new().unwrap();
-    assert_eq!(
-        output(command(directory.path()).arg("--lisen=x")).0,
-        Some(2)
-    );
+    assert_eq!(output(command(directory.path()).arg("--lisen=x")).0, Some(2));
     let (code, version, _) = output(command(directory.path()).arg("--version"));
     let expected = concat!("quotad ", env!("CARGO_PKG_VERSION"));
     assert!(version.starts_with(expected), "{version}");
@@ -354,10 +309,7 @@ fn wrong_usage_and_a_taken_address_have_their_codes() {
     let daemon = Quotad::start(directory.path(), &[]);
     let other = TempDir::new().unwrap();
     let mut second = Command::new(env!("CARGO_BIN_EXE_quotad"));
-    second
-        .current_dir(&other)
-        .env_clear()
-        .arg("--listen=127.0.0.1:0");
+    second.current_dir(&other).env_clear().arg("--listen=127.0.0.1:0");
     let (code, _, stderr) = output(second.arg(format!("--admin.listen={}", admin(&daemon))));
     assert_eq!(code, Some(1));
     assert!(stderr.contains("cannot listen on admin.listen"), "{stderr}");

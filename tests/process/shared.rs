@@ -7,9 +7,7 @@ use tempfile::TempDir;
 /// A metric without labels.
 fn metric(daemon: &Quotad, name: &str) -> u64 {
     let (_, metrics) = daemon.ask_admin("/metrics");
-    let value = metrics
-        .lines()
-        .find_map(|line| line.strip_prefix(&format!("{name} ")));
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     value.map_or(0, |value| value.parse().unwrap())
 }
 
@@ -26,13 +24,9 @@ fn used_cpu(daemon: &Quotad, namespace: &str) -> Value {
 fn lists_of_few_wide_items_are_large_answers() {
     let directory = TempDir::new().unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
-    let amounts: Map<_, _> = (0..64)
-        .map(|number| (format!("example.com/r{number}"), json!("1")))
-        .collect();
-    let hard: Map<_, _> = amounts
-        .keys()
-        .map(|name| (name.clone(), json!("20")))
-        .collect();
+    let amounts: Map<_, _> =
+        (0..64).map(|number| (format!("example.com/r{number}"), json!("1"))).collect();
+    let hard: Map<_, _> = amounts.keys().map(|name| (name.clone(), json!("20"))).collect();
     let body = json!({"spec": {"hard": hard}});
     let (status, set) = daemon.put("/v1/namespaces/wide/quotas/q", &body);
     assert_eq!(status, 201, "{set}");
@@ -116,9 +110,8 @@ fn long_manifests_are_read_as_large_answers_are_made() {
 fn a_check_beside_many_limits_answers_as_one_beside_few() {
     let directory = TempDir::new().unwrap();
     let daemon = Quotad::start(directory.path(), &[]);
-    let hard: Map<_, _> = (0..64)
-        .map(|number| (format!("example.com/r{number}"), json!("20")))
-        .collect();
+    let hard: Map<_, _> =
+        (0..64).map(|number| (format!("example.com/r{number}"), json!("20"))).collect();
     let body = json!({"spec": {"hard": hard}});
     for number in 0..16 {
         let path = format!("/v1/namespaces/wide/quotas/q{number}");

@@ -35,10 +35,7 @@ fn ask(quotad: &Quotad, method: &str, path: &str, media_type: &str, body: &str) 
 
 fn is(shown: &Value, written: &str) {
     let read: Quantity = serde_json::from_value(shown.clone()).unwrap();
-    assert!(
-        shown.is_string() && read == written.parse().unwrap(),
-        "{shown} for {written}"
-    );
+    assert!(shown.is_string() && read == written.parse().unwrap(), "{shown} for {written}");
 }
 
 fn manifest(name: &str, amount: &str) -> String {
@@ -52,10 +49,7 @@ fn manifest(name: &str, amount: &str) -> String {
 fn limits_are_what_was_written_however_they_are_written() {
     let home = tempfile::tempdir().unwrap();
     let quotad = Quotad::start(home.path(), &[]);
-    let (own, kube) = (
-        "/v1/namespaces/a/quotas",
-        "/api/v1/namespaces/a/resourcequotas",
-    );
+    let (own, kube) = ("/v1/namespaces/a/quotas", "/api/v1/namespaces/a/resourcequotas");
     let limit = |object: &Value, amount: &str| is(&object["spec"]["hard"]["requests.cpu"], amount);
     for (number, amount) in LIMITS.into_iter().enumerate() {
         let json = "application/json";
@@ -72,32 +66,14 @@ fn limits_are_what_was_written_however_they_are_written() {
         };
         put("json", json, &manifest(&name("json"), amount));
         put("yaml", "application/yaml", &yaml("yaml"));
-        let created = ask(
-            &quotad,
-            "POST",
-            kube,
-            json,
-            &manifest(&name("kube"), amount),
-        );
+        let created = ask(&quotad, "POST", kube, json, &manifest(&name("kube"), amount));
         limit(&created, amount);
-        limit(
-            &ask(&quotad, "POST", kube, "application/yaml", &yaml("kubeyaml")),
-            amount,
-        );
+        limit(&ask(&quotad, "POST", kube, "application/yaml", &yaml("kubeyaml")), amount);
 
         let patched = format!("{kube}/{}", name("kube"));
         let reset = || {
             let one = r#"{"spec":{"hard":{"requests.cpu":1}}}"#;
-            limit(
-                &ask(
-                    &quotad,
-                    "PATCH",
-                    &patched,
-                    "application/merge-patch+json",
-                    one,
-                ),
-                "1",
-            );
+            limit(&ask(&quotad, "PATCH", &patched, "application/merge-patch+json", one), "1");
         };
         let merge = format!(r#"{{"spec":{{"hard":{{"requests.cpu":{amount}}}}}}}"#);
         let operation =
@@ -110,17 +86,12 @@ fn limits_are_what_was_written_however_they_are_written() {
             reset();
             limit(&ask(&quotad, "PATCH", &patched, media_type, body), amount);
         }
-        for (way, text) in [
-            ("apply", manifest(&name("apply"), amount)),
-            ("applyyaml", yaml("applyyaml")),
-        ] {
+        for (way, text) in
+            [("apply", manifest(&name("apply"), amount)), ("applyyaml", yaml("applyyaml"))]
+        {
             let run = run_with(&quotad.api, "apply -n a -f -", &text);
             assert_eq!(run.code, 0, "{run:?}");
-            let shown = run_with(
-                &quotad.api,
-                &format!("get quota {} -n a -o json", name(way)),
-                "",
-            );
+            let shown = run_with(&quotad.api, &format!("get quota {} -n a -o json", name(way)), "");
             limit(&serde_json::from_str(&shown.out).unwrap(), amount);
         }
     }
@@ -152,9 +123,8 @@ fn what_counts_is_exact_in_answers_entries_and_exports() {
         .replace('\n', " ")
     };
     let each = AMOUNTS.iter().enumerate();
-    let usage: Vec<_> = each
-        .map(|(number, amount)| format!(r#""example.com/r{number}":{amount}"#))
-        .collect();
+    let usage: Vec<_> =
+        each.map(|(number, amount)| format!(r#""example.com/r{number}":{amount}"#)).collect();
     let mut events = vec![widget("w", &usage.join(","))];
     // 2^63 of them, of which a binary suffix could not tell.
     events.extend(["m1", "m2"].map(|name| widget(name, r#""requests.memory":"4Ei""#)));
@@ -191,11 +161,7 @@ fn what_counts_is_exact_in_answers_entries_and_exports() {
     };
     let same = run_with(&quotad.api, "drift -f -", &listing(AMOUNTS[1]));
     assert_eq!(same.code, 0, "{same:?}");
-    let drift = run_with(
-        &quotad.api,
-        "drift -f - -o json",
-        &listing("1000000000000000000002"),
-    );
+    let drift = run_with(&quotad.api, "drift -f - -o json", &listing("1000000000000000000002"));
     assert_eq!(drift.code, 12, "{drift:?}");
     assert!(drift.out.contains("1000000000000000000002") && drift.out.contains(AMOUNTS[1]));
     assert_eq!(quotad.stop().code(), Some(0));
@@ -205,31 +171,15 @@ fn what_counts_is_exact_in_answers_entries_and_exports() {
         let dumped = offline(&format!("ledger dump --data-dir {} --to 1", place(data)));
         serde_json::from_str(dumped.out.lines().next().unwrap()).unwrap()
     };
-    let exported = offline(&format!(
-        "ledger export {} --data-dir {}",
-        place("text"),
-        place("data")
-    ));
+    let exported =
+        offline(&format!("ledger export {} --data-dir {}", place("text"), place("data")));
     assert_eq!(exported.code, 0, "{exported:?}");
-    let imported = offline(&format!(
-        "ledger import {} --data-dir {}",
-        place("text"),
-        place("copy")
-    ));
+    let imported =
+        offline(&format!("ledger import {} --data-dir {}", place("text"), place("copy")));
     assert_eq!(imported.code, 0, "{imported:?}");
     assert_eq!(entry("copy"), entry("data"));
     let text = entry("copy").to_string();
-    assert!(
-        text.contains(AMOUNTS[1]) && text.contains("1000E"),
-        "{text}"
-    );
-    let replayed = offline(&format!(
-        "ledger replay -o json --data-dir {}",
-        place("copy")
-    ));
-    assert!(
-        replayed.out.contains("9223372036854775808"),
-        "{}",
-        replayed.out
-    );
+    assert!(text.contains(AMOUNTS[1]) && text.contains("1000E"), "{text}");
+    let replayed = offline(&format!("ledger replay -o json --data-dir {}", place("copy")));
+    assert!(replayed.out.contains("9223372036854775808"), "{}", replayed.out);
 }

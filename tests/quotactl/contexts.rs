@@ -15,11 +15,7 @@ use super::{
 
 /// Runs with a file of contexts, and no server but what the file says.
 fn with(file: &Path, arguments: &str) -> Output {
-    command(arguments)
-        .env("QUOTACTL_CONFIG", file)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+    command(arguments).env("QUOTACTL_CONFIG", file).stdin(Stdio::null()).output().unwrap()
 }
 
 fn done(file: &Path, arguments: &str) -> String {
@@ -44,29 +40,18 @@ fn a_context_says_how_to_speak_to_which_daemon() {
     let set = format!("config set-context here --server {} -n team-a", daemon.url);
     assert_eq!(done(&file, &set), "context/here created\n");
     done(&file, "config set-context away --server http://127.0.0.1:1");
-    assert_eq!(
-        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-    assert_eq!(
-        done(&file, "--context here get quota -o name"),
-        "resourcequota/compute\n"
-    );
+    assert_eq!(done(&file, "--context here get quota -o name"), "resourcequota/compute\n");
     assert!(fails(&file, "--context none get quota", 11).contains("there are: away, here"));
-    assert_eq!(
-        done(&file, "config use-context here"),
-        "context/here is used\n"
-    );
+    assert_eq!(done(&file, "config use-context here"), "context/here is used\n");
     assert_eq!(done(&file, "config current-context"), "here\n");
     assert_eq!(done(&file, "get quota -o name"), "resourcequota/compute\n");
     assert_eq!(done(&file, "get quota -n elsewhere -o name"), "");
     assert!(fails(&file, "get quota --server http://127.0.0.1:2", 1).contains("127.0.0.1:2"));
     let contexts = done(&file, "config get-contexts");
-    let rows: Vec<Vec<_>> = contexts
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let rows: Vec<Vec<_>> =
+        contexts.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["CURRENT", "NAME", "SERVER", "NAMESPACE"]);
     assert_eq!(rows[1][..2], ["-", "away"]);
     assert_eq!(rows[2], ["*", "here", &daemon.url, "team-a"]);
@@ -108,10 +93,7 @@ fn a_token_in_the_file_is_shown_to_nobody() {
     assert!(fails(&file, "config view", 1).contains("chmod 600"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let shown = done(&file, "config view");
-    assert!(
-        shown.contains("REDACTED") && !shown.contains("hidden"),
-        "{shown}"
-    );
+    assert!(shown.contains("REDACTED") && !shown.contains("hidden"), "{shown}");
     assert!(done(&file, "config view --raw").contains("hidden"));
 }
 
@@ -179,9 +161,8 @@ fn long_work_shows_how_far_it_is_on_a_terminal_only() {
     let events = home.path().join("events");
     let event =
         r#"{"type":"ADDED","namespace":"team-a","resource":"widgets","name":"w","uid":"UID"}"#;
-    let lines: String = (0..5000)
-        .map(|number| event.replace("UID", &format!("u{number}")) + "\n")
-        .collect();
+    let lines: String =
+        (0..5000).map(|number| event.replace("UID", &format!("u{number}")) + "\n").collect();
     fs::write(&events, lines).unwrap();
     let in_terminal = |arguments: &str| {
         let line = format!(
@@ -199,10 +180,7 @@ fn long_work_shows_how_far_it_is_on_a_terminal_only() {
     };
     let push = format!("push {}", events.display());
     let shown = in_terminal(&push);
-    assert!(
-        shown.contains("pushing") && shown.contains("5000 accepted"),
-        "{shown}"
-    );
+    assert!(shown.contains("pushing") && shown.contains("5000 accepted"), "{shown}");
     let piped = daemon.run(&push, "");
     assert_eq!((piped.code, piped.err.as_str()), (0, ""), "{piped:?}");
     let backup = in_terminal(&format!("backup {}", home.path().join("copy").display()));

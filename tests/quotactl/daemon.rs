@@ -42,11 +42,7 @@ impl Daemon {
     pub(super) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let quotad = Quotad::start(directory.path(), &[]);
-        Self {
-            url: quotad.api.clone(),
-            quotad,
-            directory,
-        }
+        Self { url: quotad.api.clone(), quotad, directory }
     }
 
     /// The text of its metrics.
@@ -92,11 +88,7 @@ impl Daemon {
     pub(super) fn restarted(self) -> Self {
         let directory = self.stop();
         let quotad = Quotad::start(directory.path(), &[]);
-        Self {
-            url: quotad.api.clone(),
-            quotad,
-            directory,
-        }
+        Self { url: quotad.api.clone(), quotad, directory }
     }
 
     /// Stops it; the ledger stays.
@@ -109,32 +101,17 @@ impl Daemon {
 #[test]
 fn quotas_come_and_go() {
     let daemon = Daemon::start();
-    assert_eq!(
-        daemon.done("apply -f -", QUOTA),
-        "resourcequota/compute created\n"
-    );
-    assert_eq!(
-        daemon.done("apply -f -", QUOTA),
-        "resourcequota/compute unchanged\n"
-    );
+    assert_eq!(daemon.done("apply -f -", QUOTA), "resourcequota/compute created\n");
+    assert_eq!(daemon.done("apply -f -", QUOTA), "resourcequota/compute unchanged\n");
     let more = QUOTA.replace("pods: 2", "pods: 3");
-    assert_eq!(
-        daemon.done("apply -f -", &more),
-        "resourcequota/compute configured\n"
-    );
+    assert_eq!(daemon.done("apply -f -", &more), "resourcequota/compute configured\n");
     let wrong = daemon.run("apply -f -", &QUOTA.replace("pods: 2", "pods: -2"));
     assert_eq!((wrong.code, wrong.out.as_str()), (1, ""));
     assert!(wrong.err.contains("spec.hard[pods]"), "{}", wrong.err);
     let rows = daemon.rows("get quota -A");
-    assert_eq!(
-        rows[1][..7],
-        ["team-a", "compute", "pods", "0%", "0", "0", "3"]
-    );
+    assert_eq!(rows[1][..7], ["team-a", "compute", "pods", "0%", "0", "0", "3"]);
     let rows = daemon.rows("describe quota compute -n team-a");
-    assert!(
-        rows.contains(&["pods", "0", "0", "3"].map(str::to_owned).to_vec()),
-        "{rows:?}"
-    );
+    assert!(rows.contains(&["pods", "0", "0", "3"].map(str::to_owned).to_vec()), "{rows:?}");
     daemon.done("delete quota compute -n team-a", "");
     assert_eq!(daemon.run("get quota compute -n team-a", "").code, 11);
     assert_eq!(daemon.run("delete quota compute -n team-a", "").code, 11);
@@ -147,14 +124,10 @@ fn a_reservation_lives_its_life() {
     let web = pod("web", "u1", "1500m").to_string();
     assert_eq!(daemon.run("check -f -", &web).code, 0);
     assert!(
-        daemon
-            .done("reserve -f - --ttl 60s", &web)
-            .starts_with("reservation/u1 granted, held")
+        daemon.done("reserve -f - --ttl 60s", &web).starts_with("reservation/u1 granted, held")
     );
     assert!(
-        daemon
-            .done("reserve -f - --ttl 60s", &web)
-            .starts_with("reservation/u1 granted before")
+        daemon.done("reserve -f - --ttl 60s", &web).starts_with("reservation/u1 granted before")
     );
     let reused = daemon.run("reserve --uid u1 --request pods=1 -n team-a", "");
     assert_eq!(reused.code, 12, "{reused:?}");
@@ -163,9 +136,7 @@ fn a_reservation_lives_its_life() {
     let checked = daemon.run("check -f -", &large);
     assert_eq!((checked.code, checked.err.as_str()), (10, ""));
     assert!(
-        checked
-            .out
-            .starts_with("Pod/large does not fit: exceeded quota: compute, "),
+        checked.out.starts_with("Pod/large does not fit: exceeded quota: compute, "),
         "{}",
         checked.out
     );
@@ -175,19 +146,11 @@ fn a_reservation_lives_its_life() {
     assert!(denied.err.contains("\nQUOTA "), "{}", denied.err);
 
     let pending = daemon.rows("get reservations -n team-a");
-    assert_eq!(
-        (&*pending[1][0], &*pending[1][1], &*pending[1][3]),
-        ("u1", "Pod/web", "pending")
-    );
+    assert_eq!((&*pending[1][0], &*pending[1][1], &*pending[1][3]), ("u1", "Pod/web", "pending"));
     assert!(
-        daemon
-            .done("extend u1 --ttl 90s -n team-a", "")
-            .starts_with("reservation/u1 extended")
+        daemon.done("extend u1 --ttl 90s -n team-a", "").starts_with("reservation/u1 extended")
     );
-    assert_eq!(
-        daemon.done("commit u1 -n team-a", ""),
-        "reservation/u1 committed\n"
-    );
+    assert_eq!(daemon.done("commit u1 -n team-a", ""), "reservation/u1 committed\n");
     assert_eq!(daemon.run("extend u1 --ttl 90s -n team-a", "").code, 12);
     assert_eq!(daemon.run("release unknown -n team-a", "").code, 11);
     let state: Value =
@@ -195,14 +158,8 @@ fn a_reservation_lives_its_life() {
     assert_eq!(state["state"], "committed");
     let small = "reserve --uid u3 --kind Pod --name s --request pods=1 -n team-a";
     daemon.done(small, "");
-    assert_eq!(
-        daemon.done("release u3 -n team-a", ""),
-        "reservation/u3 released\n"
-    );
-    assert_eq!(
-        daemon.done("release u3 -n team-a", ""),
-        "reservation/u3 released\n"
-    );
+    assert_eq!(daemon.done("release u3 -n team-a", ""), "reservation/u3 released\n");
+    assert_eq!(daemon.done("release u3 -n team-a", ""), "reservation/u3 released\n");
     let ended = daemon.run(small, "");
     assert_eq!((ended.code, ended.out.as_str()), (12, ""), "{ended:?}");
     assert!(ended.err.contains("released"), "{}", ended.err);
@@ -246,38 +203,25 @@ fn events_are_pushed_and_explained() {
     let daemon = Daemon::start();
     daemon.done("apply -f -", QUOTA);
     let event = |uid: &str| json!({"type": "ADDED", "object": pod(uid, uid, "1500m")});
-    let events = format!(
-        "{}\n{}\nnonsense\n{}\n",
-        event("p1"),
-        event("p2"),
-        event("p1")
-    );
+    let events = format!("{}\n{}\nnonsense\n{}\n", event("p1"), event("p2"), event("p1"));
     let pushed = daemon.run("push -", &events);
     assert_eq!(pushed.code, 1, "{pushed:?}");
     assert_eq!(pushed.out, "2 accepted, 1 ignored, 1 rejected\n");
     assert!(pushed.err.starts_with("line 3: "), "{}", pushed.err);
 
     let usage = daemon.rows("get usage -n team-a");
-    let cpu = ["compute", "requests.cpu", "2", "3", "0", "-1", "150%"]
-        .map(str::to_owned)
-        .to_vec();
+    let cpu = ["compute", "requests.cpu", "2", "3", "0", "-1", "150%"].map(str::to_owned).to_vec();
     assert!(usage.contains(&cpu), "{usage:?}");
     let everywhere = daemon.rows("get usage -A");
     assert_eq!(everywhere.len(), usage.len());
     assert_eq!(everywhere[1][0], "team-a");
     let objects = daemon.rows("get objects pods -n team-a");
-    assert_eq!(
-        (&*objects[1][0], &*objects[1][1], &*objects[2][1]),
-        ("pods", "p1", "p2")
-    );
+    assert_eq!((&*objects[1][0], &*objects[1][1], &*objects[2][1]), ("pods", "p1", "p2"));
     assert_eq!(daemon.rows("get objects -A")[1][0], "team-a");
     let letters = daemon.rows("get dead-letters");
     assert_eq!((letters.len(), letters[1][2].as_str()), (2, "http"));
     let entries = daemon.rows("get entries --limit 2");
-    assert_eq!(
-        (&*entries[1][2], &*entries[2][2]),
-        ("QuotaSet", "ObjectObserved")
-    );
+    assert_eq!((&*entries[1][2], &*entries[2][2]), ("QuotaSet", "ObjectObserved"));
     let named = daemon.done("get entries -n elsewhere -o name", "");
     assert_eq!(named, "");
 }
@@ -309,10 +253,7 @@ fn what_the_daemon_wrote_is_read_without_it() {
     daemon.done("apply -f -", QUOTA);
     let event = json!({"type": "ADDED", "object": pod("p1", "p1", "1")});
     daemon.done("push -", &event.to_string());
-    let busy = format!(
-        "ledger stat --data-dir {}",
-        daemon.directory.path().join("data").display()
-    );
+    let busy = format!("ledger stat --data-dir {}", daemon.directory.path().join("data").display());
     assert_eq!(daemon.run(&busy, "").code, 1);
     let directory = daemon.stop();
     let data = directory.path().join("data");
@@ -336,11 +277,7 @@ fn what_the_daemon_wrote_is_read_without_it() {
     let copy = directory.path().join("copy");
     let exported = directory.path().join("ledger.ndjson");
     ledger(&format!("export {}", exported.display()));
-    let import = format!(
-        "ledger import {} --data-dir {}",
-        exported.display(),
-        copy.display()
-    );
+    let import = format!("ledger import {} --data-dir {}", exported.display(), copy.display());
     assert_eq!(run_with("http://127.0.0.1:1", &import, "").code, 0);
     let replayed = format!("ledger replay -o json --data-dir {}", copy.display());
     let copied: Value =

@@ -25,9 +25,7 @@ use super::{
 fn ledger() -> TempDir {
     // What does not compress.
     ledger_of(|sequence| {
-        (0..8)
-            .map(|part| blake3::hash(&(sequence * 8 + part).to_le_bytes()).to_string())
-            .collect()
+        (0..8).map(|part| blake3::hash(&(sequence * 8 + part).to_le_bytes()).to_string()).collect()
     })
 }
 
@@ -85,11 +83,7 @@ fn contents(directory: &Path) -> Vec<(PathBuf, std::time::SystemTime, Vec<u8>)> 
         let changed = fs::metadata(&path).unwrap().modified().unwrap();
         if path.is_dir() {
             all.push((path.clone(), changed, Vec::new()));
-            todo.extend(
-                fs::read_dir(&path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
+            todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         } else {
             let bytes = fs::read(&path).unwrap();
             all.push((path, changed, bytes));
@@ -118,10 +112,7 @@ fn flip(epoch: &Path) {
 }
 
 fn offline(arguments: &str, data: &Path) -> Run {
-    run(
-        "http://127.0.0.1:1",
-        &format!("ledger {arguments} --data-dir {}", data.display()),
-    )
+    run("http://127.0.0.1:1", &format!("ledger {arguments} --data-dir {}", data.display()))
 }
 
 /// The entries that an epoch holds, by the names of the directories.
@@ -153,12 +144,7 @@ fn damaged() -> Damaged {
         .status();
     assert!(copied.unwrap().success());
     flip(&epochs[1]);
-    Damaged {
-        data,
-        epoch: epochs[1].clone(),
-        span: span(&epochs, 1),
-        home,
-    }
+    Damaged { data, epoch: epochs[1].clone(), span: span(&epochs, 1), home }
 }
 
 /// The sequences of the entries that were printed.
@@ -177,10 +163,7 @@ fn nothing_that_reads_a_damaged_ledger_changes_it() {
     for arguments in ["verify", "stat", "dump", "export -", "replay"] {
         let run = offline(arguments, &ledger.data);
         assert_eq!(run.code, 4, "{arguments}: {run:?}");
-        assert!(
-            contents(&ledger.data) == before,
-            "{arguments} changed the ledger"
-        );
+        assert!(contents(&ledger.data) == before, "{arguments} changed the ledger");
     }
     // So putting the byte back helps.
     flip(&ledger.epoch);
@@ -198,16 +181,9 @@ fn damage_is_told_with_its_place_and_the_rest_can_be_read() {
     let of_file = found["damages"].as_array().unwrap().iter();
     let mut of_file = of_file.filter(|damage| damage["file"] == *file.to_str().unwrap());
     let damage = of_file.next().unwrap();
-    assert_eq!(
-        (&damage["sequence"], &damage["through"]),
-        (&first.into(), &last.into())
-    );
+    assert_eq!((&damage["sequence"], &damage["through"]), (&first.into(), &last.into()));
     assert!(damage["offset"].is_u64());
-    assert!(
-        run.err.contains("quotactl ledger repair --from"),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("quotactl ledger repair --from"), "{}", run.err);
 
     let dumped = offline("dump", &ledger.data);
     let read = sequences(&dumped.out);
@@ -215,11 +191,7 @@ fn damage_is_told_with_its_place_and_the_rest_can_be_read() {
     let outside: Vec<u64> = read.iter().copied().filter(expected).collect();
     let all: Vec<u64> = (1..first).chain(last + 1..=200).collect();
     assert_eq!(outside, all);
-    assert!(
-        dumped.err.contains(&format!("to {last})")),
-        "{}",
-        dumped.err
-    );
+    assert!(dumped.err.contains(&format!("to {last})")), "{}", dumped.err);
     let behind = offline(&format!("dump --from {}", last + 1), &ledger.data);
     assert_eq!((behind.code, behind.err.as_str()), (0, ""));
     let replayed = offline("replay -o json", &ledger.data);
@@ -237,10 +209,7 @@ fn a_damaged_epoch_is_made_again_from_a_copy() {
     assert!(alone.err.contains("hint: --from"), "{}", alone.err);
     let bytes = fs::read(ledger.epoch.join("sled/db")).unwrap();
 
-    let from = format!(
-        "repair --from {}",
-        ledger.home.path().join("copy").display()
-    );
+    let from = format!("repair --from {}", ledger.home.path().join("copy").display());
     let repaired = offline(&format!("{from} -o json"), &ledger.data);
     assert_eq!(repaired.code, 0, "{repaired:?}");
     let made: Value = serde_json::from_str(&repaired.out).unwrap();
@@ -248,10 +217,7 @@ fn a_damaged_epoch_is_made_again_from_a_copy() {
     let aside = made["repaired"][0]["setAside"][0].as_str().unwrap();
     assert!(fs::read(Path::new(aside).join("sled/db")).unwrap() == bytes);
     let again = offline(&from, &ledger.data);
-    assert!(
-        again.code == 0 && again.out.starts_with("no sealed epoch"),
-        "{again:?}"
-    );
+    assert!(again.code == 0 && again.out.starts_with("no sealed epoch"), "{again:?}");
 
     let verified = offline("verify", &ledger.data);
     assert_eq!(verified.code, 0, "{verified:?}");
@@ -262,10 +228,7 @@ fn a_damaged_epoch_is_made_again_from_a_copy() {
 #[test]
 fn an_epoch_that_was_removed_is_made_again_and_another_history_is_not_taken() {
     let ledger = damaged();
-    let from = format!(
-        "repair --from {}",
-        ledger.home.path().join("copy").display()
-    );
+    let from = format!("repair --from {}", ledger.home.path().join("copy").display());
     fs::remove_dir_all(&ledger.epoch).unwrap();
     let run = offline("verify", &ledger.data);
     assert_eq!(run.code, 4);
@@ -335,11 +298,7 @@ fn unprivileged(arguments: &str, home: &Path, data: &Path) -> Run {
         let metadata = fs::metadata(&path).unwrap();
         kept.push((path.clone(), metadata.permissions()));
         if metadata.is_dir() {
-            paths.extend(
-                fs::read_dir(&path)
-                    .unwrap()
-                    .map(|entry| entry.unwrap().path()),
-            );
+            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             chmod(&path, 0o555);
         } else {
             chmod(&path, 0o444);
@@ -394,10 +353,7 @@ fn a_daemon_with_a_damaged_epoch_says_so_and_serves_the_rest_if_it_is_told_to() 
     let mut response = quotad::agent(quotad::REQUEST).get(url).call().unwrap();
     let answer = response.body_mut().read_to_string().unwrap();
     assert_eq!(response.status(), 500, "{answer}");
-    assert!(
-        answer.contains(&format!("to {last} are damaged")),
-        "{answer}"
-    );
+    assert!(answer.contains(&format!("to {last} are damaged")), "{answer}");
     assert_eq!(quotad.stop().code(), Some(0));
     assert!(fs::read(ledger.epoch.join("sled/db")).unwrap() == before);
 }

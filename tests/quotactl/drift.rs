@@ -29,100 +29,56 @@ fn in_space(mut object: Value, space: &str) -> Value {
 fn that_has_seen(objects: &[Value]) -> Daemon {
     let daemon = Daemon::start();
     daemon.done("apply -f -", QUOTA);
-    let events = objects
-        .iter()
-        .map(|object| json!({"type": "ADDED", "object": object}).to_string());
+    let events =
+        objects.iter().map(|object| json!({"type": "ADDED", "object": object}).to_string());
     let events: Vec<_> = events.collect();
     daemon.done("push -", &events.join("\n"));
     daemon
 }
 
 fn rows(run: &Run) -> Vec<Vec<&str>> {
-    run.out
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect()
+    run.out.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
 /// How many entries the ledger has.
 fn entries(daemon: &Daemon) -> usize {
-    daemon
-        .done("get entries --limit 100000 -o name", "")
-        .lines()
-        .count()
+    daemon.done("get entries --limit 100000 -o name", "").lines().count()
 }
 
 fn metric(daemon: &Daemon, labels: &str) -> Option<String> {
     let text = daemon.metrics();
     let name = format!("quota_ledger_drift_corrections_total{{{labels}}} ");
-    text.lines()
-        .find_map(|line| line.strip_prefix(&name))
-        .map(str::to_owned)
+    text.lines().find_map(|line| line.strip_prefix(&name)).map(str::to_owned)
 }
 
 #[test]
 fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
     let (web, db) = (pod("web", "u1", "500m"), pod("db", "u2", "1"));
-    let daemon = that_has_seen(&[
-        web.clone(),
-        db.clone(),
-        pod("old", "u3", "1"),
-        pod("gone", "u4", "1"),
-    ]);
+    let daemon =
+        that_has_seen(&[web.clone(), db.clone(), pod("old", "u3", "1"), pod("gone", "u4", "1")]);
     let before = entries(&daemon);
-    let all = [
-        web.clone(),
-        db.clone(),
-        pod("old", "u3", "1"),
-        pod("gone", "u4", "1"),
-    ];
+    let all = [web.clone(), db.clone(), pod("old", "u3", "1"), pod("gone", "u4", "1")];
     let same = daemon.run("drift -f -", &printed(&all));
     assert_eq!((same.code, same.out.as_str()), (0, ""), "{same:?}");
     assert_eq!(same.err, "4 listed, 4 in the ledger: no drift\n");
 
     // One was deleted, one was changed, one was recreated, and one is new; no events were sent.
-    let listing = printed(&[
-        web,
-        pod("db", "u2", "1500m"),
-        pod("old", "u9", "1"),
-        pod("fresh", "u5", "1"),
-    ]);
+    let listing =
+        printed(&[web, pod("db", "u2", "1500m"), pod("old", "u9", "1"), pod("fresh", "u5", "1")]);
     let drift = daemon.run("drift -f - -o wide", &listing);
     assert_eq!(drift.code, 12, "{drift:?}");
-    assert_eq!(
-        drift.err,
-        "4 listed, 4 in the ledger: 2 gone, 1 changed, 1 missing, 1 recreated\n"
-    );
+    assert_eq!(drift.err, "4 listed, 4 in the ledger: 2 gone, 1 changed, 1 missing, 1 recreated\n");
     let found = rows(&drift);
     assert_eq!(found.len(), 6, "{found:?}");
-    assert_eq!(
-        found[0][..6],
-        [
-            "DIFFERENCE",
-            "NAMESPACE",
-            "RESOURCE",
-            "NAME",
-            "LEDGER",
-            "LISTING"
-        ]
-    );
+    assert_eq!(found[0][..6], ["DIFFERENCE", "NAMESPACE", "RESOURCE", "NAME", "LEDGER", "LISTING"]);
     assert_eq!(found[1][..4], ["changed", "team-a", "pods", "db"]);
     assert!(
         found[1][4].contains("requests.cpu=1") && found[1][5].contains("requests.cpu=1500m"),
         "{found:?}"
     );
-    assert!(
-        !found[1][4].contains("pods"),
-        "only what differs: {found:?}"
-    );
-    assert_eq!(
-        (found[2][0], found[2][3], found[2][6]),
-        ("recreated", "old", "u9")
-    );
-    assert_eq!(
-        (found[3][0], found[3][3], found[3][4]),
-        ("missing", "fresh", "<none>")
-    );
+    assert!(!found[1][4].contains("pods"), "only what differs: {found:?}");
+    assert_eq!((found[2][0], found[2][3], found[2][6]), ("recreated", "old", "u9"));
+    assert_eq!((found[3][0], found[3][3], found[3][4]), ("missing", "fresh", "<none>"));
     assert_eq!(found[4][..4], ["gone", "team-a", "pods", "gone"]);
     assert!(found[4][4].contains("requests.cpu=1"), "{found:?}");
     assert_eq!((found[4][5], found[4][6]), ("<none>", "u4"));
@@ -130,10 +86,7 @@ fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
 
     let report: Value =
         serde_json::from_str(&daemon.run("drift -f - -o json", &listing).out).unwrap();
-    assert_eq!(
-        (&report["listed"], &report["believed"]),
-        (&json!(4), &json!(4))
-    );
+    assert_eq!((&report["listed"], &report["believed"]), (&json!(4), &json!(4)));
     assert_eq!(report["items"][3]["difference"], "gone");
     assert_eq!(report["items"][3]["known"]["uid"], "u4");
     let names = daemon.run("drift -f - -o name", &listing);
@@ -143,11 +96,8 @@ fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
 
 #[test]
 fn what_differs_is_put_right_and_then_there_is_no_drift() {
-    let daemon = that_has_seen(&[
-        pod("web", "u1", "500m"),
-        pod("db", "u2", "1"),
-        pod("gone", "u4", "1"),
-    ]);
+    let daemon =
+        that_has_seen(&[pod("web", "u1", "500m"), pod("db", "u2", "1"), pod("gone", "u4", "1")]);
     let limits = |name: &str, uid: &str, pods: &str| {
         json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": pods}},
@@ -155,10 +105,7 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
         })
     };
     for quota in [limits("adopted", "q1", "10"), limits("anew", "q5", "9")] {
-        daemon.done(
-            "push -",
-            &json!({"type": "ADDED", "object": quota}).to_string(),
-        );
+        daemon.done("push -", &json!({"type": "ADDED", "object": quota}).to_string());
     }
     let mut objects = vec![
         pod("web", "u1", "500m"),
@@ -174,23 +121,15 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
     let lines: Vec<_> = objects.iter().map(Value::to_string).collect();
     let lines = lines.join("\n");
     let before = entries(&daemon);
-    assert_eq!(
-        daemon.run("drift -f - --correct", &lines).code,
-        2,
-        "it has to be said why"
-    );
+    assert_eq!(daemon.run("drift -f - --correct", &lines).code, 2, "it has to be said why");
     assert_eq!(daemon.run("drift -f - --reason x", &lines).code, 2);
     assert_eq!(entries(&daemon), before);
 
-    let corrected = daemon.run(
-        "drift -f - --correct --reason bridge-was-down --no-headers",
-        &lines,
-    );
+    let corrected =
+        daemon.run("drift -f - --correct --reason bridge-was-down --no-headers", &lines);
     assert_eq!(corrected.code, 0, "{}", corrected.err);
     assert!(
-        corrected
-            .err
-            .ends_with(": 2 gone, 2 changed, 1201 missing, 1 recreated\n1206 corrected\n"),
+        corrected.err.ends_with(": 2 gone, 2 changed, 1201 missing, 1 recreated\n1206 corrected\n"),
         "{}",
         corrected.err
     );
@@ -203,9 +142,7 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
     assert_eq!(daemon.run("drift -f -", &lines).code, 0);
     let usage = daemon.rows("get usage -n team-a");
     assert!(
-        usage
-            .iter()
-            .any(|row| row[..2] == ["compute", "requests.cpu"] && row[3] == "1"),
+        usage.iter().any(|row| row[..2] == ["compute", "requests.cpu"] && row[3] == "1"),
         "{usage:?}"
     );
     for limit in [["adopted", "pods", "5"], ["anew", "pods", "4"]] {
@@ -215,32 +152,17 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
         &daemon.done(&format!("get entries --from {} -o json", before + 1), ""),
     )
     .unwrap();
-    let actor = |entry: &Value| {
-        (
-            entry["actor"]["principal"].clone(),
-            entry["actor"]["reason"].clone(),
-        )
-    };
+    let actor =
+        |entry: &Value| (entry["actor"]["principal"].clone(), entry["actor"]["reason"].clone());
     let written = written["items"].as_array().unwrap();
     assert!(
-        written
-            .iter()
-            .all(|entry| actor(entry) == (json!("anonymous"), json!("bridge-was-down")))
+        written.iter().all(|entry| actor(entry) == (json!("anonymous"), json!("bridge-was-down")))
     );
-    assert_eq!(
-        metric(&daemon, r#"correction="ended",cause="drift""#).as_deref(),
-        Some("2")
-    );
-    assert_eq!(
-        metric(&daemon, r#"correction="set",cause="drift""#).as_deref(),
-        Some("1204")
-    );
+    assert_eq!(metric(&daemon, r#"correction="ended",cause="drift""#).as_deref(), Some("2"));
+    assert_eq!(metric(&daemon, r#"correction="set",cause="drift""#).as_deref(), Some("1204"));
 
     let directory = daemon.stop();
-    let verify = format!(
-        "ledger verify --data-dir {}",
-        directory.path().join("data").display()
-    );
+    let verify = format!("ledger verify --data-dir {}", directory.path().join("data").display());
     let verified = run_with("http://127.0.0.1:1", &verify, "");
     assert_eq!(verified.code, 0, "{verified:?}");
 }
@@ -260,31 +182,16 @@ fn a_listing_that_is_not_certain_to_be_whole_is_refused() {
     let correct = "drift -f - --correct --reason r";
     for (listing, why) in [
         (part(json!({"continue": "abc"})), "says that there is more"),
-        (
-            part(json!({"remainingItemCount": 1})),
-            "says that there is more",
-        ),
-        (
-            whole[..whole.len() - 3].to_owned(),
-            "cannot read the listing: EOF",
-        ),
-        (
-            format!("{web}\n{{\"kind\":"),
-            "cannot read the listing: EOF",
-        ),
+        (part(json!({"remainingItemCount": 1})), "says that there is more"),
+        (whole[..whole.len() - 3].to_owned(), "cannot read the listing: EOF"),
+        (format!("{web}\n{{\"kind\":"), "cannot read the listing: EOF"),
         (format!("{web}\nnonsense"), "line 2"),
         (
             list(&[web.clone(), nameless.clone()]).to_string(),
             "item 2 (team-a/web): the object has no uid",
         ),
-        (
-            format!("{web}\n\n{nameless}"),
-            "line 3 (team-a/web): the object has no uid",
-        ),
-        (
-            format!("{web}\n{web}"),
-            "line 2 (team-a/web): it was listed before",
-        ),
+        (format!("{web}\n\n{nameless}"), "line 3 (team-a/web): the object has no uid"),
+        (format!("{web}\n{web}"), "line 2 (team-a/web): it was listed before"),
         (list(&[]).to_string(), "the listing is empty"),
         (String::new(), "the listing is empty"),
         (
@@ -296,11 +203,7 @@ fn a_listing_that_is_not_certain_to_be_whole_is_refused() {
     ] {
         for arguments in ["drift -f - -A", correct] {
             let refused = daemon.run(arguments, &listing);
-            assert_eq!(
-                (refused.code, refused.out.as_str()),
-                (1, ""),
-                "{listing}: {refused:?}"
-            );
+            assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{listing}: {refused:?}");
             assert!(refused.err.contains(why), "{listing}: {}", refused.err);
         }
     }
@@ -326,12 +229,8 @@ fn a_listing_that_is_not_certain_to_be_whole_is_refused() {
 fn what_the_listing_does_not_speak_of_is_left_alone() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "team-a", "uid": "s1"}});
     let away = in_space(pod("away", "u3", "1"), "team-b");
-    let daemon = that_has_seen(&[
-        pod("web", "u1", "1"),
-        pod("db", "u2", "1"),
-        away.clone(),
-        secret.clone(),
-    ]);
+    let daemon =
+        that_has_seen(&[pod("web", "u1", "1"), pod("db", "u2", "1"), away.clone(), secret.clone()]);
     let gone = |arguments: &str, items: &[Value]| {
         let run = daemon.run(&format!("drift -f - -o name {arguments}"), &printed(items));
         let names: Vec<_> = run.out.lines().map(str::to_owned).collect();
@@ -340,62 +239,36 @@ fn what_the_listing_does_not_speak_of_is_left_alone() {
     };
     let web = pod("web", "u1", "1");
     assert_eq!(gone("", std::slice::from_ref(&web)), ["pods/db"]);
-    assert_eq!(
-        gone("-A", std::slice::from_ref(&web)),
-        ["pods/db", "pods/away"]
-    );
+    assert_eq!(gone("-A", std::slice::from_ref(&web)), ["pods/db", "pods/away"]);
     assert_eq!(gone("-n team-b", &[web.clone(), away.clone()]), [""; 0]);
-    assert_eq!(
-        gone("--resource secrets", &[web.clone(), secret.clone()]),
-        [""; 0]
-    );
+    assert_eq!(gone("--resource secrets", &[web.clone(), secret.clone()]), [""; 0]);
     assert_eq!(gone("", &[web.clone(), away, secret]), ["pods/db"]);
     let none = daemon.run("drift -f - -n team-c", &printed(std::slice::from_ref(&web)));
-    assert_eq!(
-        none.code, 1,
-        "nothing of the listing is asked for: {none:?}"
-    );
+    assert_eq!(none.code, 1, "nothing of the listing is asked for: {none:?}");
 
     // The list says as of which version it is: what is newer cannot be in it.
     let old = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "4"}, "items": [web]});
     let newer = daemon.run("drift -f -", &old.to_string());
     assert_eq!(newer.code, 0, "{newer:?}");
-    assert!(
-        newer.err.contains("1 came after the listing"),
-        "{}",
-        newer.err
-    );
-    assert_eq!(
-        daemon
-            .run("drift -f - --resource-version 5", &old.to_string())
-            .code,
-        12
-    );
+    assert!(newer.err.contains("1 came after the listing"), "{}", newer.err);
+    assert_eq!(daemon.run("drift -f - --resource-version 5", &old.to_string()).code, 12);
 }
 
 #[test]
 fn most_of_all_is_not_ended_by_mistake() {
-    let pods: Vec<_> = (0..30)
-        .map(|n| pod(&format!("p{n}"), &format!("u{n}"), "1m"))
-        .collect();
+    let pods: Vec<_> = (0..30).map(|n| pod(&format!("p{n}"), &format!("u{n}"), "1m")).collect();
     let daemon = that_has_seen(&pods);
     let before = entries(&daemon);
     let few = printed(&pods[..14]);
     let refused = daemon.run("drift -f - --correct --reason r", &few);
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(
-        refused.err.contains("16 of 30 objects would be ended"),
-        "{}",
-        refused.err
-    );
+    assert!(refused.err.contains("16 of 30 objects would be ended"), "{}", refused.err);
     assert_eq!(rows(&refused).len(), 17, "what would be ended is named");
     assert_eq!(entries(&daemon), before);
     let half = daemon.run("drift -f - --correct --reason r", &printed(&pods[..15]));
     assert_eq!(half.code, 0, "{half:?}");
-    let rest = daemon.run(
-        "drift -f - --correct --reason r --allow-ending-most",
-        &printed(&pods[..1]),
-    );
+    let rest =
+        daemon.run("drift -f - --correct --reason r --allow-ending-most", &printed(&pods[..1]));
     assert_eq!(rest.code, 0, "{rest:?}");
     assert_eq!(daemon.rows("get objects -n team-a").len(), 2);
     // Of a few any part may be ended.
@@ -429,19 +302,13 @@ fn by_an_old_file_nothing_is_ended() {
     std::fs::write(&file, printed(&[pod("web", "u1", "1")])).unwrap();
     let hour = std::time::Duration::from_secs(3600);
     let handle = std::fs::File::options().write(true).open(&file).unwrap();
-    handle
-        .set_modified(std::time::SystemTime::now() - hour)
-        .unwrap();
+    handle.set_modified(std::time::SystemTime::now() - hour).unwrap();
     let drift = format!("drift -f {}", file.display());
     assert_eq!(daemon.run(&drift, "").code, 12);
     let correct = format!("{drift} --correct --reason r");
     let refused = daemon.run(&correct, "");
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(
-        refused.err.contains("the listing is old"),
-        "{}",
-        refused.err
-    );
+    assert!(refused.err.contains("the listing is old"), "{}", refused.err);
     let versioned = daemon.run(&format!("{correct} --resource-version 5"), "");
     assert_eq!(versioned.code, 0, "{versioned:?}");
 }
@@ -461,22 +328,11 @@ fn what_changed_meanwhile_is_told_and_ends_with_12() {
         };
         (200, Vec::new(), body.to_string())
     });
-    let run = run_with(
-        &stub.url,
-        "drift -f - --correct --reason r",
-        r#"{"kind":"Pod"}"#,
-    );
+    let run = run_with(&stub.url, "drift -f - --correct --reason r", r#"{"kind":"Pod"}"#);
     assert_eq!(run.code, 12, "{run:?}");
-    assert!(
-        run.err.contains("1 have changed since they were compared"),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("1 have changed since they were compared"), "{}", run.err);
     assert!(run.out.ends_with("conflict\n"), "{}", run.out);
     let requests = stub.asked();
     let sent: Value = serde_json::from_str(&requests.last().unwrap().body).unwrap();
-    assert_eq!(
-        sent,
-        json!({"reason": "r", "items": [{"object": {"kind": "Pod"}}]})
-    );
+    assert_eq!(sent, json!({"reason": "r", "items": [{"object": {"kind": "Pod"}}]}));
 }

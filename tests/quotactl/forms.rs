@@ -32,19 +32,10 @@ fn three() -> Daemon {
 #[test]
 fn amounts_are_sorted_as_amounts() {
     let daemon = three();
-    let sorted = daemon.done(
-        r"get quota -n team-a -o name --sort-by .spec.hard.requests\.cpu",
-        "",
-    );
-    assert_eq!(
-        sorted,
-        "resourcequota/b\nresourcequota/c\nresourcequota/a\n"
-    );
+    let sorted = daemon.done(r"get quota -n team-a -o name --sort-by .spec.hard.requests\.cpu", "");
+    assert_eq!(sorted, "resourcequota/b\nresourcequota/c\nresourcequota/a\n");
     let absent = daemon.run("get quota -n team-a --sort-by .absent", "");
-    assert!(
-        absent.code == 2 && absent.err.contains("no item has this field"),
-        "{absent:?}"
-    );
+    assert!(absent.code == 2 && absent.err.contains("no item has this field"), "{absent:?}");
     for gone in ["jsonpath={.a}", "custom-columns=A:.a", "xml"] {
         assert_eq!(daemon.run(&format!("get quota -o {gone}"), "").code, 2);
     }
@@ -80,17 +71,11 @@ fn usage_is_in_one_unit_with_the_fullest_limit_first() {
     let events = r#"{"type":"ADDED","namespace":"team-a","resource":"widgets.example.com","name":"w","uid":"w1","usage":{"requests.cpu":"1500m"}}"#;
     daemon.done("push -", events);
     let rows = daemon.rows("get usage -n team-a");
-    assert_eq!(
-        rows[1],
-        ["a", "requests.cpu", "2", "1.5", "0", "0.5", "75%"]
-    );
+    assert_eq!(rows[1], ["a", "requests.cpu", "2", "1.5", "0", "0.5", "75%"]);
     assert_eq!(rows[2][..2], ["a", "pods"]);
     assert_eq!(rows.len(), 3);
     let all = daemon.rows("get usage -n team-a --all");
-    assert!(
-        all.iter().any(|row| row[1] == "count/widgets.example.com"),
-        "{all:?}"
-    );
+    assert!(all.iter().any(|row| row[1] == "count/widgets.example.com"), "{all:?}");
     daemon.done("reserve --uid u1 --request pods=1 -n unlimited", "");
     let named = |out: String| out.contains("unlimited");
     assert!(!named(daemon.done("top", "")) && named(daemon.done("top --all", "")));
@@ -99,14 +84,9 @@ fn usage_is_in_one_unit_with_the_fullest_limit_first() {
 /// What `quotactl` prints to a terminal of so many columns.
 fn in_terminal(url: &str, columns: u16, arguments: &str, no_color: bool) -> String {
     let program = programs::quotactl();
-    let line = format!(
-        "stty cols {columns}; {} {arguments} --server {url}",
-        program.display()
-    );
+    let line = format!("stty cols {columns}; {} {arguments} --server {url}", program.display());
     let mut script = Command::new("script");
-    script
-        .args(["-qec", &line, "/dev/null"])
-        .stdin(Stdio::null());
+    script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null());
     script.env("TERM", "xterm").env_remove("NO_COLOR");
     if no_color {
         script.env("NO_COLOR", "1");
@@ -138,20 +118,14 @@ fn tables_fit_the_terminal_and_have_colours_there() {
     assert!(!in_terminal(&daemon.url, 120, usage, true).contains('\u{1b}'));
     let never = format!("{usage} --color never");
     assert!(!in_terminal(&daemon.url, 120, &never, false).contains('\u{1b}'));
-    assert!(
-        daemon
-            .done(&format!("{usage} --color always"), "")
-            .contains(red)
-    );
+    assert!(daemon.done(&format!("{usage} --color always"), "").contains(red));
 }
 
 #[test]
 fn tables_of_a_real_cluster_are_never_broken() {
     let daemon = Daemon::start();
-    let history = format!(
-        "push {}/tests/vectors/history-a.events.jsonl",
-        env!("CARGO_MANIFEST_DIR")
-    );
+    let history =
+        format!("push {}/tests/vectors/history-a.events.jsonl", env!("CARGO_MANIFEST_DIR"));
     daemon.done(&history, "");
     daemon.done(
         "reserve --kind Pod --name web-1 --uid u1 --request pods=1,requests.cpu=500m -n team-web",
@@ -177,11 +151,7 @@ fn tables_of_a_real_cluster_are_never_broken() {
         for columns in [200, 80, 40] {
             let shown = in_terminal(&daemon.url, columns, command, true);
             let lines = |text: &str| text.lines().filter(|line| !line.contains(" of ")).count();
-            assert_eq!(
-                lines(&shown),
-                lines(&whole),
-                "{command} in {columns}: {shown}"
-            );
+            assert_eq!(lines(&shown), lines(&whole), "{command} in {columns}: {shown}");
             // The first cell of each row is whole, but for ages.
             let shown_rows = shown.lines().filter(|line| !line.contains(" of "));
             let rows = whole.lines().filter(|line| !line.contains(" of "));
@@ -189,10 +159,7 @@ fn tables_of_a_real_cluster_are_never_broken() {
                 // An age may differ.
                 let is_age = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
                 let first = |line: &str| {
-                    line.split_whitespace()
-                        .find(|word| !is_age(word))
-                        .unwrap_or("")
-                        .to_owned()
+                    line.split_whitespace().find(|word| !is_age(word)).unwrap_or("").to_owned()
                 };
                 assert_eq!(first(line), first(whole), "{command} in {columns}: {shown}");
             }
@@ -200,18 +167,12 @@ fn tables_of_a_real_cluster_are_never_broken() {
     }
     // Columns are left out, and are there with -o wide.
     let narrow = in_terminal(&daemon.url, 60, "get usage -n team-web", true);
-    assert!(
-        !narrow.contains("RESERVED") && narrow.contains("AVAILABLE"),
-        "{narrow}"
-    );
+    assert!(!narrow.contains("RESERVED") && narrow.contains("AVAILABLE"), "{narrow}");
     let wide = in_terminal(&daemon.url, 60, "get usage -n team-web -o wide", true);
     assert!(wide.contains("RESERVED"), "{wide}");
     // Memory in one suffix, never in bytes.
     let usage = daemon.done("get usage -n team-web", "");
-    assert!(
-        !usage.contains("29064771072") && usage.contains("~27.069Gi"),
-        "{usage}"
-    );
+    assert!(!usage.contains("29064771072") && usage.contains("~27.069Gi"), "{usage}");
 }
 
 /// A command that goes on, and the lines that it prints.
@@ -271,10 +232,7 @@ fn what_changes_is_printed_when_it_changes() {
 
     daemon.done("apply -f -", &quota("b", "blue", "1"));
     let changed = quotas.line();
-    assert!(
-        changed.starts_with("b ") && changed.contains("requests.cpu: 0/1"),
-        "{changed}"
-    );
+    assert!(changed.starts_with("b ") && changed.contains("requests.cpu: 0/1"), "{changed}");
     // Under the same columns as before.
     assert_eq!(changed.find("requests.cpu"), before[1].find("requests.cpu"));
     // The limit binds the others, too.
@@ -309,11 +267,8 @@ fn groups_are_chosen_sorted_and_watched() {
     let all = group("a", "gold", 9) + &group("b", "tin", 10) + &group("c", "gold", 2);
     daemon.done("apply -f -", &all);
     let names = |arguments: &str| daemon.done(&format!("get groups -o name {arguments}"), "");
-    let (a, b, c) = (
-        "clusterresourcequota/a\n",
-        "clusterresourcequota/b\n",
-        "clusterresourcequota/c\n",
-    );
+    let (a, b, c) =
+        ("clusterresourcequota/a\n", "clusterresourcequota/b\n", "clusterresourcequota/c\n");
     assert_eq!(names("-l tier=gold"), [a, c].concat());
     assert_eq!(names("-l tier!=gold"), b);
     assert_eq!(names("--sort-by .hard.pods"), [c, a, b].concat());

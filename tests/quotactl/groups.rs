@@ -48,59 +48,33 @@ fn a_group_is_applied_shown_and_deleted() {
     namespace(&daemon, "api", 2);
     let less = GROUP.replace("\"10\"", "\"4\"").replace("\"8\"", "\"1\"");
     let each = less
-        .replace(
-            "annotations: {",
-            "annotations: {quota-ledger.io/each: 'true', ",
-        )
+        .replace("annotations: {", "annotations: {quota-ledger.io/each: 'true', ")
         .replace("\"4\"", "\"2\"");
     for (manifest, warning) in [
-        (
-            &less,
-            "the new limit of pods, 4, is below what is taken: 5 used + 0 reserved",
-        ),
-        (
-            &each,
-            "the new limit of pods, 2, is below what is taken: 3 used + 0 reserved",
-        ),
+        (&less, "the new limit of pods, 4, is below what is taken: 5 used + 0 reserved"),
+        (&each, "the new limit of pods, 2, is below what is taken: 3 used + 0 reserved"),
         (&GROUP.to_owned(), ""),
     ] {
         for command in ["diff", "apply --dry-run", "apply"] {
             let run = daemon.run(&format!("{command} -f -"), manifest);
             assert!(run.err.contains(warning), "{command}: {run:?}");
-            assert!(
-                !warning.is_empty() || run.err.is_empty(),
-                "{command}: {run:?}"
-            );
+            assert!(!warning.is_empty() || run.err.is_empty(), "{command}: {run:?}");
         }
     }
     let table = daemon.done("get groups", "");
-    assert!(
-        table.contains("NAMESPACES") && table.contains("pods: 5/10"),
-        "{table}"
-    );
-    assert_eq!(
-        daemon.done("get group -o name", ""),
-        "clusterresourcequota/red\n"
-    );
+    assert!(table.contains("NAMESPACES") && table.contains("pods: 5/10"), "{table}");
+    assert_eq!(daemon.done("get group -o name", ""), "clusterresourcequota/red\n");
     let json: Value = serde_json::from_str(&daemon.done("get group red -o json", "")).unwrap();
     assert_eq!(json["status"]["namespaces"][0]["namespace"], "api");
     let described = daemon.done("describe group red", "");
-    for line in [
-        "Namespaces:   team=red",
-        "Enforcement:  enforce",
-        "web         pods: 3",
-    ] {
+    for line in ["Namespaces:   team=red", "Enforcement:  enforce", "web         pods: 3"] {
         assert!(described.contains(line), "{line}: {described}");
     }
 
     let bad = GROUP.replace("\"10\"", "\"-1\"");
     let refused = daemon.run("apply -f -", &bad);
     assert_eq!(refused.code, 1);
-    assert!(
-        refused.err.contains("spec.quota.hard[pods]"),
-        "{}",
-        refused.err
-    );
+    assert!(refused.err.contains("spec.quota.hard[pods]"), "{}", refused.err);
     let gone = daemon.done("delete group red", "");
     assert_eq!(gone, "clusterresourcequota/red deleted\n");
     assert_eq!(daemon.run("delete group red", "").code, 11);
@@ -119,9 +93,7 @@ fn what_a_limit_that_is_only_noted_would_have_denied_is_counted() {
     let counted = || {
         let text = daemon.metrics();
         let name = "quota_ledger_audited_limits_passed_total ";
-        text.lines()
-            .find_map(|line| line.strip_prefix(name))
-            .map(str::to_owned)
+        text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned)
     };
     assert_eq!(counted().as_deref(), Some("0"));
     let body = r#"{"reservedBy":{"uid":"u1"},"reserved":{"pods":"1"}}"#;

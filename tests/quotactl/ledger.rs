@@ -21,10 +21,7 @@ use tempfile::TempDir;
 use super::{Run, run, run_with};
 
 fn list(amounts: &[(&str, &str)]) -> ResourceList {
-    amounts
-        .iter()
-        .map(|(name, amount)| (Name::from(*name), amount.parse().unwrap()))
-        .collect()
+    amounts.iter().map(|(name, amount)| (Name::from(*name), amount.parse().unwrap())).collect()
 }
 
 fn pod() -> Footprint {
@@ -45,10 +42,7 @@ fn events(time: Timestamp) -> Vec<Event> {
             name: "q".into(),
             uid: uid("quota-1"),
             created: time,
-            spec: Spec {
-                hard: list(hard),
-                ..Spec::default()
-            },
+            spec: Spec { hard: list(hard), ..Spec::default() },
             metadata: "".into(),
         }))
     };
@@ -86,14 +80,8 @@ fn events(time: Timestamp) -> Vec<Event> {
         observed("p1", true),
         observed("p3", false),
         granted("p4", "team-b"),
-        Event::ReservationReleased {
-            uid: uid("p4"),
-            namespace: Name::from("team-b"),
-        },
-        Event::SourceAdvanced {
-            source: "OBJECTS".into(),
-            cursor: Cursor::default(),
-        },
+        Event::ReservationReleased { uid: uid("p4"), namespace: Name::from("team-b") },
+        Event::SourceAdvanced { source: "OBJECTS".into(), cursor: Cursor::default() },
     ]
 }
 
@@ -111,10 +99,7 @@ fn entries() -> Vec<Entry> {
 }
 
 fn open(directory: &Path) -> (FileJournal, quota_journal::FileReader) {
-    let options = Options {
-        background: false,
-        ..Options::default()
-    };
+    let options = Options { background: false, ..Options::default() };
     let (journal, reader, _) = FileJournal::open(Arc::new(RealDisk), directory, options).unwrap();
     (journal, reader)
 }
@@ -140,10 +125,7 @@ fn ledger() -> (TempDir, State) {
 }
 
 fn offline(arguments: &str, directory: &Path) -> Run {
-    run(
-        "http://127.0.0.1:1",
-        &format!("ledger {arguments} --data-dir {}", directory.display()),
-    )
+    run("http://127.0.0.1:1", &format!("ledger {arguments} --data-dir {}", directory.display()))
 }
 
 fn hexadecimal(bytes: [u8; 32]) -> String {
@@ -165,8 +147,7 @@ fn a_whole_ledger_is_found_to_be_whole() {
     let run = offline("verify", directory.path());
     assert!(run.code == 0 && !run.err.contains("error"), "{run:?}");
     assert!(
-        run.out
-            .starts_with("whole: entries 1 to 8, batches: 3, snapshots: 1, head: "),
+        run.out.starts_with("whole: entries 1 to 8, batches: 3, snapshots: 1, head: "),
         "{}",
         run.out
     );
@@ -179,17 +160,9 @@ fn a_whole_ledger_is_found_to_be_whole() {
 
 /// Flips a bit of the first such text in the write-ahead log; gives the segment.
 fn flip(directory: &Path, text: &[u8]) -> PathBuf {
-    let segment = fs::read_dir(directory.join("log"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let segment = fs::read_dir(directory.join("log")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&segment).unwrap();
-    let at = bytes
-        .windows(text.len())
-        .position(|window| window == text)
-        .unwrap();
+    let at = bytes.windows(text.len()).position(|window| window == text).unwrap();
     bytes[at] ^= 1;
     fs::write(&segment, bytes).unwrap();
     segment
@@ -214,17 +187,13 @@ fn a_flipped_bit_is_found_and_its_place_named() {
 fn a_snapshot_that_is_not_the_fold_is_found() {
     let (directory, mut state) = ledger();
     let mut last = entries().pop().unwrap();
-    last.event = Event::ReservationReleased {
-        uid: uid("p2"),
-        namespace: Name::from("team-a"),
-    };
+    last.event = Event::ReservationReleased { uid: uid("p2"), namespace: Name::from("team-a") };
     state.apply(&last);
     snapshot(directory.path(), &state);
     let run = offline("verify", directory.path());
     assert_eq!((run.code, run.out.as_str()), (4, ""));
     assert!(
-        run.err
-            .contains("its state is not what the entries up to it amount to"),
+        run.err.contains("its state is not what the entries up to it amount to"),
         "{}",
         run.err
     );
@@ -240,20 +209,12 @@ fn a_replay_gives_the_state_and_its_digest() {
     assert_eq!(value["asOf"]["sequence"], 8);
     assert_eq!(value["objects"], 2);
     assert_eq!(value["namespaces"][0]["namespace"], "team-a");
-    assert_eq!(
-        value["namespaces"][0]["quotas"][0]["resources"][0]["used"],
-        "2"
-    );
+    assert_eq!(value["namespaces"][0]["quotas"][0]["resources"][0]["used"], "2");
     assert_eq!(value["reservations"][0]["reservedBy"]["uid"], "p2");
     let table = offline("replay", directory.path()).out;
-    let rows: Vec<Vec<&str>> = table
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
-    assert!(
-        rows.contains(&vec!["team-a", "q", "pods", "2", "2", "1", "-1", "150%"]),
-        "{table}"
-    );
+    let rows: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(rows.contains(&vec!["team-a", "q", "pods", "2", "2", "1", "-1", "150%"]), "{table}");
     assert!(table.contains("Pod/p2"));
 }
 
@@ -280,10 +241,7 @@ fn entries_are_dumped_by_range_and_namespace() {
         let run = offline(&format!("dump {arguments}"), directory.path());
         assert_eq!((run.code, run.err.as_str()), (0, ""));
         let read = |line: &str| serde_json::from_str::<Value>(line).unwrap();
-        run.out
-            .lines()
-            .map(|line| read(line)["sequence"].as_u64().unwrap())
-            .collect()
+        run.out.lines().map(|line| read(line)["sequence"].as_u64().unwrap()).collect()
     };
     assert_eq!(sequences(""), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(sequences("--from 2 --to 4"), [2, 3, 4]);
@@ -297,25 +255,14 @@ fn figures_count_what_is_there() {
     let (directory, _) = ledger();
     let value: Value =
         serde_json::from_str(&offline("stat -o json", directory.path()).out).unwrap();
-    assert_eq!(
-        (&value["firstSequence"], &value["lastSequence"]),
-        (&1.into(), &8.into())
-    );
-    assert_eq!(
-        (&value["batches"], &value["entries"]),
-        (&3.into(), &8.into())
-    );
+    assert_eq!((&value["firstSequence"], &value["lastSequence"]), (&1.into(), &8.into()));
+    assert_eq!((&value["batches"], &value["entries"]), (&3.into(), &8.into()));
     assert_eq!(value["entriesByType"]["ReservationGranted"], 3);
     let (_, reader) = open(directory.path());
     assert_eq!(value["head"], reader.durable().hash.to_string());
     drop(reader);
     let table = offline("stat", directory.path()).out;
-    assert!(
-        table
-            .lines()
-            .any(|line| line.split_whitespace().eq(["batches", "3"])),
-        "{table}"
-    );
+    assert!(table.lines().any(|line| line.split_whitespace().eq(["batches", "3"])), "{table}");
 }
 
 #[test]
@@ -337,11 +284,7 @@ fn a_ledger_is_exported_and_imported_byte_for_byte() {
 
     let again = run_with("http://127.0.0.1:1", &import, &exported.out);
     assert_eq!(again.code, 12);
-    assert!(
-        again.err.contains("the directory is not empty"),
-        "{}",
-        again.err
-    );
+    assert!(again.err.contains("the directory is not empty"), "{}", again.err);
 }
 
 #[test]
@@ -368,12 +311,8 @@ fn an_export_that_was_changed_is_refused() {
     let exported = offline("export -", directory.path()).out;
     let lines: Vec<&str> = exported.lines().collect();
     let without = |skipped: usize| {
-        let kept = lines
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| *index != skipped);
-        kept.map(|(_, line)| format!("{line}\n"))
-            .collect::<String>()
+        let kept = lines.iter().enumerate().filter(|(index, _)| *index != skipped);
+        kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
     };
     let cases = [
         (
@@ -388,24 +327,15 @@ fn an_export_that_was_changed_is_refused() {
             ),
             "line 2: the hash",
         ),
-        (
-            without(lines.len() - 1),
-            "line 13: it ends where a batch or the end should be",
-        ),
+        (without(lines.len() - 1), "line 13: it ends where a batch or the end should be"),
         (without(2), "line 3: the entry is not what the batch holds"),
         (without(1), "line 2: an entry without a batch"),
-        (
-            exported.replacen("\"batches\":3", "\"batches\":4", 1),
-            "line 13: the end does not say",
-        ),
+        (exported.replacen("\"batches\":3", "\"batches\":4", 1), "line 13: the end does not say"),
         (
             exported.replacen("quota-ledger-export", "something", 1),
             "line 1: not a quota-ledger-export",
         ),
-        (
-            format!("{exported}{}\n", lines[1]),
-            "line 14: data after the end line",
-        ),
+        (format!("{exported}{}\n", lines[1]), "line 14: data after the end line"),
         (
             exported.replacen("\"count\":3", "\"count\":3,\"more\":3", 1),
             "line 2: not a batch or the end: unknown field `more`",
@@ -418,16 +348,8 @@ fn an_export_that_was_changed_is_refused() {
         let import = format!("ledger import - --data-dir {}", copy.display());
         let run = run_with("http://127.0.0.1:1", &import, &text);
         assert_eq!(run.code, 4, "{why}: {run:?}");
-        assert!(
-            run.err.starts_with(&format!("error: {why}")),
-            "{why}: {}",
-            run.err
-        );
-        assert_eq!(
-            fs::read_dir(home.path()).unwrap().count(),
-            0,
-            "something is left of it"
-        );
+        assert!(run.err.starts_with(&format!("error: {why}")), "{why}: {}", run.err);
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "something is left of it");
     }
 }
 
@@ -437,11 +359,7 @@ fn a_directory_without_a_ledger_stays_as_it_is() {
     for arguments in ["replay", "stat", "dump", "export -"] {
         let run = offline(arguments, empty.path());
         assert_eq!((run.code, run.out.as_str()), (11, ""), "{arguments}");
-        assert!(
-            run.err.contains("hint: set the directory with --data-dir"),
-            "{}",
-            run.err
-        );
+        assert!(run.err.contains("hint: set the directory with --data-dir"), "{}", run.err);
     }
     assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
 }

@@ -32,10 +32,7 @@ fn company() -> Daemon {
     }
     daemon.done("push -", &events);
     daemon.done("apply -f -", COMPANY);
-    daemon.done(
-        "apply -f -",
-        &(quota("api", 2) + &quota("web", 4) + &quota("data", 8)),
-    );
+    daemon.done("apply -f -", &(quota("api", 2) + &quota("web", 4) + &quota("data", 8)));
     let used = |namespace: &str, name: &str, pods: u32| {
         let event = json!({"type": "ADDED", "namespace": namespace, "resource": "widgets", "name": name, "uid": name,
                            "usage": {"pods": pods.to_string()}});
@@ -43,10 +40,7 @@ fn company() -> Daemon {
     };
     used("api", "a1", 1);
     used("web", "w1", 2);
-    daemon.done(
-        "reserve --uid held --kind Pod --name w2 --request pods=1 -n web",
-        "",
-    );
+    daemon.done("reserve --uid held --kind Pod --name w2 --request pods=1 -n web", "");
     daemon
 }
 
@@ -79,10 +73,7 @@ fn top_says_how_many_there_are_sorts_and_has_a_minimum() {
     let two = daemon.run("top --limit 2", "");
     assert_eq!(two.out.lines().count(), 3, "{two:?}");
     assert!(two.err.contains("2 of 3 namespaces"), "{two:?}");
-    assert_eq!(
-        names(&daemon.rows("top --sort name")),
-        ["api", "data", "web"]
-    );
+    assert_eq!(names(&daemon.rows("top --sort name")), ["api", "data", "web"]);
     assert_eq!(names(&daemon.rows("top --sort pending --limit 1")), ["web"]);
     assert_eq!(names(&daemon.rows("top --min 75")), ["web"]);
     assert_eq!(daemon.run("top --min full", "").code, 2);
@@ -99,21 +90,12 @@ fn tables_are_also_comma_separated_with_exact_amounts() {
     let titles = "QUOTA,RESOURCE,HARD,USED,RESERVED,AVAILABLE,USE%";
     assert!(lines.next().unwrap().starts_with(titles), "{csv}");
     assert!(csv.contains("q,pods,4,2,1,1,75%"), "{csv}");
-    assert!(
-        csv.contains("group/company,requests.memory,32212254720,"),
-        "{csv}"
-    );
+    assert!(csv.contains("group/company,requests.memory,32212254720,"), "{csv}");
     // People read it in one suffix.
     let shown = daemon.done("get usage -n web", "");
-    assert!(
-        shown.contains("30Gi") && !shown.contains("32212254720"),
-        "{shown}"
-    );
+    assert!(shown.contains("30Gi") && !shown.contains("32212254720"), "{shown}");
     let wide = daemon.done("describe group company", "");
-    assert!(
-        wide.contains("30Gi") && !wide.contains("32212254720"),
-        "{wide}"
-    );
+    assert!(wide.contains("30Gi") && !wide.contains("32212254720"), "{wide}");
 }
 
 #[test]
@@ -122,13 +104,9 @@ fn a_time_is_written_out_or_a_duration_before_now() {
     let now = daemon.done("get usage -n web --at 0s -o json", "");
     let now: Value = serde_json::from_str(&now).unwrap();
     assert_eq!(now["quotas"][0]["resources"][0]["used"], "2");
-    for command in [
-        "get usage -n web",
-        "top",
-        "get groups",
-        "get namespaces",
-        "explain pods -n web",
-    ] {
+    for command in
+        ["get usage -n web", "top", "get groups", "get namespaces", "explain pods -n web"]
+    {
         // Before the ledger began there was nothing.
         let run = daemon.run(&format!("{command} --at 2020-01-01T00:00:00Z"), "");
         let is_sum = run.out.starts_with("pods in web: 0 used");
@@ -146,10 +124,7 @@ fn a_time_is_written_out_or_a_duration_before_now() {
     let time = third["items"][0]["time"].as_str().unwrap();
     let from = daemon.done(&format!("get entries --from {time} -o json"), "");
     let from: Value = serde_json::from_str(&from).unwrap();
-    assert!(
-        from["items"][0]["sequence"].as_u64().unwrap() <= 3,
-        "{from}"
-    );
+    assert!(from["items"][0]["sequence"].as_u64().unwrap() <= 3, "{from}");
     assert_eq!(daemon.run("reserve --request pods=9 -n web", "").code, 10);
     assert_eq!(daemon.rows("denials --since 1h").len(), 2);
     assert_eq!(daemon.rows("get denials --since 1h").len(), 2);
@@ -161,25 +136,13 @@ fn a_group_is_explained_over_all_its_namespaces() {
     let daemon = company();
     let out = daemon.done("explain pods --group company", "");
     let first = out.lines().next().unwrap();
-    assert_eq!(
-        first,
-        "pods of group company: 3 used + 1 reserved of 10 (40%)"
-    );
-    let rows: Vec<Vec<&str>> = out
-        .lines()
-        .skip(2)
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    assert_eq!(first, "pods of group company: 3 used + 1 reserved of 10 (40%)");
+    let rows: Vec<Vec<&str>> =
+        out.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0][..5], ["web", "object", "widgets", "w1", "2"]);
     assert_eq!(rows.len(), 3, "{out}");
-    assert!(
-        rows.iter().any(|row| row[..2] == ["api", "object"]),
-        "{out}"
-    );
-    assert!(
-        rows.iter().any(|row| row[..2] == ["web", "reservation"]),
-        "{out}"
-    );
+    assert!(rows.iter().any(|row| row[..2] == ["api", "object"]), "{out}");
+    assert!(rows.iter().any(|row| row[..2] == ["web", "reservation"]), "{out}");
     let some = daemon.done("explain pods --group company --limit 1 -o json", "");
     let some: Value = serde_json::from_str(&some).unwrap();
     assert_eq!(some["items"].as_array().unwrap().len(), 1);

@@ -96,38 +96,20 @@ fn quotas_are_shown_in_each_form() {
     let words: Vec<_> = table.out.split_whitespace().collect();
     assert_eq!(words[..5], ["NAME", "REQUEST", "LIMIT", "RESERVED", "AGE"]);
     assert_eq!(words[5..11], ["q", "pods:", "3/10", "<none>", "pods:", "1"]);
-    assert_eq!(
-        stub.asked()[0].line,
-        "GET /v1/namespaces/team-a/quotas?limit=500"
-    );
+    assert_eq!(stub.asked()[0].line, "GET /v1/namespaces/team-a/quotas?limit=500");
 
-    assert_eq!(
-        run(&stub.url, "get quota -A -o name").out,
-        "resourcequota/q\n"
-    );
+    assert_eq!(run(&stub.url, "get quota -A -o name").out, "resourcequota/q\n");
     assert_eq!(stub.asked()[1].line, "GET /v1/quotas?limit=500");
     let json: Value = serde_json::from_str(&run(&stub.url, "get quota -o json").out).unwrap();
     assert_eq!(json["items"][0]["metadata"]["name"], "q");
-    assert!(
-        run(&stub.url, "get quota -o yaml")
-            .out
-            .contains("resourceVersion: \"5\"")
-    );
-    assert_eq!(
-        run(&stub.url, "get quota --no-headers").out.lines().count(),
-        1
-    );
+    assert!(run(&stub.url, "get quota -o yaml").out.contains("resourceVersion: \"5\""));
+    assert_eq!(run(&stub.url, "get quota --no-headers").out.lines().count(), 1);
 }
 
 #[test]
 fn an_empty_list_prints_nothing_but_a_note() {
     let stub = Stub::always(200, json!({"items": []}));
-    for arguments in [
-        "get quota",
-        "get reservations",
-        "get objects",
-        "get entries",
-    ] {
+    for arguments in ["get quota", "get reservations", "get objects", "get entries"] {
         let run = run(&stub.url, arguments);
         assert_eq!((run.code, run.out.as_str()), (0, ""), "{arguments}");
         assert!(run.err.starts_with("No "), "{}", run.err);
@@ -137,39 +119,23 @@ fn an_empty_list_prints_nothing_but_a_note() {
 #[test]
 fn lists_are_asked_for_page_by_page() {
     let stub = Stub::new(|number, _| {
-        let next = if number == 0 {
-            json!("t/1")
-        } else {
-            Value::Null
-        };
-        (
-            200,
-            Vec::new(),
-            json!({"items": [quota("1")], "continue": next}).to_string(),
-        )
+        let next = if number == 0 { json!("t/1") } else { Value::Null };
+        (200, Vec::new(), json!({"items": [quota("1")], "continue": next}).to_string())
     });
     assert_eq!(run(&stub.url, "get quota -o name").out.lines().count(), 2);
-    assert_eq!(
-        stub.asked()[1].line,
-        "GET /v1/namespaces/default/quotas?limit=500&continue=t%2F1"
-    );
+    assert_eq!(stub.asked()[1].line, "GET /v1/namespaces/default/quotas?limit=500&continue=t%2F1");
 }
 
 #[test]
 fn what_is_not_there_ends_with_11() {
     let stub = Stub::always(404, problem("NotFound", "quota \"q\" not found"));
-    for arguments in [
-        "get quota q",
-        "describe quota q",
-        "delete quota q",
-        "get reservations u",
-        "release u",
-    ] {
+    for arguments in
+        ["get quota q", "describe quota q", "delete quota q", "get reservations u", "release u"]
+    {
         let run = run(&stub.url, arguments);
         assert_eq!((run.code, run.out.as_str()), (11, ""), "{arguments}");
         assert!(
-            run.err
-                .starts_with("error: quota \"q\" not found\nhint: quotactl get quota"),
+            run.err.starts_with("error: quota \"q\" not found\nhint: quotactl get quota"),
             "{run:?}"
         );
     }
@@ -186,11 +152,7 @@ fn what_contradicts_the_ledger_ends_with_12() {
     for (status, reason, arguments) in cases {
         let stub = Stub::always(status, problem(reason, "it is so"));
         let run = run(&stub.url, arguments);
-        assert_eq!(
-            (run.code, run.err.as_str()),
-            (12, "error: it is so\n"),
-            "{reason}"
-        );
+        assert_eq!((run.code, run.err.as_str()), (12, "error: it is so\n"), "{reason}");
     }
 }
 
@@ -199,11 +161,7 @@ fn a_daemon_that_is_not_there_is_said_to_be_that() {
     let run = run("http://127.0.0.1:1", "get quota");
     assert_eq!((run.code, run.out.as_str()), (1, ""));
     let lines: Vec<_> = run.err.lines().collect();
-    assert!(
-        lines[0].starts_with("error: http://127.0.0.1:1: "),
-        "{}",
-        run.err
-    );
+    assert!(lines[0].starts_with("error: http://127.0.0.1:1: "), "{}", run.err);
     assert!(lines[1].starts_with("hint: check that quotad runs there"));
     assert_eq!(lines.len(), 2);
 }
@@ -213,11 +171,7 @@ fn something_else_than_quotad_is_said_to_be_that() {
     let stub = Stub::new(|_, _| (502, Vec::new(), "<html>".to_owned()));
     let run = run(&stub.url, "get quota");
     assert_eq!(run.code, 1);
-    assert!(
-        run.err.contains("answers 502") && run.err.contains("hint: "),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("answers 502") && run.err.contains("hint: "), "{}", run.err);
 }
 
 #[test]
@@ -247,26 +201,12 @@ fn a_wrong_command_line_ends_with_2() {
         "delete -f x.yaml quota q",
     ] {
         let run = run("http://127.0.0.1:1", arguments);
-        assert_eq!(
-            (run.code, run.out.as_str()),
-            (2, ""),
-            "{arguments}: {run:?}"
-        );
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{arguments}: {run:?}");
     }
-    assert!(
-        run("http://127.0.0.1:1", "get quotta")
-            .err
-            .contains("'quota'")
-    );
+    assert!(run("http://127.0.0.1:1", "get quotta").err.contains("'quota'"));
     let wrong = run("unix:///x", "get quota");
     assert_eq!(wrong.code, 2);
-    assert!(
-        wrong
-            .err
-            .starts_with("error: --server unix:///x: not a URL"),
-        "{}",
-        wrong.err
-    );
+    assert!(wrong.err.starts_with("error: --server unix:///x: not a URL"), "{}", wrong.err);
 }
 
 #[test]
@@ -283,10 +223,7 @@ fn what_is_given_as_empty_is_not_given() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let asked = stub.asked();
     let line = "GET /v1/namespaces/default/quotas?limit=500";
-    assert!(
-        asked.iter().all(|request| request.line == line),
-        "{asked:?}"
-    );
+    assert!(asked.iter().all(|request| request.line == line), "{asked:?}");
     assert_eq!(asked.len(), 3);
 }
 
@@ -295,10 +232,7 @@ fn help_version_and_completions_are_data() {
     for arguments in ["--help", "--version", "completions bash", "reserve --help"] {
         let output = command(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{arguments}");
-        assert!(
-            !output.stdout.is_empty() && output.stderr.is_empty(),
-            "{arguments}"
-        );
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{arguments}");
     }
 }
 
@@ -324,27 +258,20 @@ fn apply_tells_what_it_did() {
     let manifest =
         "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {pods: 10}}\n";
     let said = |before: Option<&'static str>, status, after: &'static str| {
-        let stub = Stub::new(
-            move |_, request| match (request.line.starts_with("GET"), before) {
-                (true, None) => (404, Vec::new(), problem("NotFound", "no").to_string()),
-                (true, Some(version)) => (200, Vec::new(), quota(version).to_string()),
-                _ => {
-                    let warning = vec![("Warning", "299 - \"it is odd\"")];
-                    (status, warning, quota(after).to_string())
-                }
-            },
-        );
+        let stub = Stub::new(move |_, request| match (request.line.starts_with("GET"), before) {
+            (true, None) => (404, Vec::new(), problem("NotFound", "no").to_string()),
+            (true, Some(version)) => (200, Vec::new(), quota(version).to_string()),
+            _ => {
+                let warning = vec![("Warning", "299 - \"it is odd\"")];
+                (status, warning, quota(after).to_string())
+            }
+        });
         let run = run_with(&stub.url, "apply -f - -n team-a", manifest);
         assert_eq!((run.code, run.err.as_str()), (0, "warning: it is odd\n"));
         let mut asked = stub.asked().into_iter();
-        let put = asked
-            .find(|request| request.line.starts_with("PUT"))
-            .unwrap();
+        let put = asked.find(|request| request.line.starts_with("PUT")).unwrap();
         assert_eq!(put.line, "PUT /v1/namespaces/team-a/quotas/q");
-        assert_eq!(
-            serde_json::from_str::<Value>(&put.body).unwrap()["spec"]["hard"]["pods"],
-            10
-        );
+        assert_eq!(serde_json::from_str::<Value>(&put.body).unwrap()["spec"]["hard"]["pods"], 10);
         run.out
     };
     assert_eq!(said(None, 201, "1"), "resourcequota/q created\n");
@@ -356,26 +283,17 @@ fn apply_tells_what_it_did() {
 fn apply_names_what_is_wrong_and_goes_on() {
     let stub = Stub::new(|_, request| match request.line.as_str() {
         line if line.starts_with("GET") => (404, Vec::new(), problem("NotFound", "no").to_string()),
-        line if line.ends_with("/bad") => (
-            422,
-            Vec::new(),
-            problem("Invalid", "spec.hard[x]: wrong").to_string(),
-        ),
+        line if line.ends_with("/bad") => {
+            (422, Vec::new(), problem("Invalid", "spec.hard[x]: wrong").to_string())
+        }
         _ => (201, Vec::new(), quota("1").to_string()),
     });
     let of = |name: &str| {
         format!("apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: {name}, namespace: a}}\n")
     };
-    let manifests = format!(
-        "{}---\n{}---\nkind: Pod\napiVersion: v1\n",
-        of("bad"),
-        of("good")
-    );
+    let manifests = format!("{}---\n{}---\nkind: Pod\napiVersion: v1\n", of("bad"), of("good"));
     let run = run_with(&stub.url, "apply -f -", &manifests);
-    assert_eq!(
-        (run.code, run.out.as_str()),
-        (1, "resourcequota/good created\n")
-    );
+    assert_eq!((run.code, run.out.as_str()), (1, "resourcequota/good created\n"));
     assert_eq!(
         run.err,
         "error: standard input: spec.hard[x]: wrong\n\
@@ -383,11 +301,7 @@ fn apply_names_what_is_wrong_and_goes_on() {
     );
     let elsewhere = run_with(&stub.url, "-n b apply -f -", &of("good"));
     assert_eq!(elsewhere.code, 2);
-    assert!(
-        elsewhere.err.contains("namespace a, but --namespace b"),
-        "{}",
-        elsewhere.err
-    );
+    assert!(elsewhere.err.contains("namespace a, but --namespace b"), "{}", elsewhere.err);
 }
 
 #[test]
@@ -399,24 +313,14 @@ fn quotas_are_deleted_by_name_or_manifest() {
         (0, "resourcequota/a deleted\nresourcequota/b deleted\n")
     );
     let manifest = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: c, namespace: x}\n";
-    assert_eq!(
-        run_with(&stub.url, "delete -f -", manifest).out,
-        "resourcequota/c deleted\n"
-    );
+    assert_eq!(run_with(&stub.url, "delete -f -", manifest).out, "resourcequota/c deleted\n");
     let named = run_with(&stub.url, "delete quota d -o json", "");
     let named: Value = serde_json::from_str(&named.out).unwrap();
-    assert_eq!(
-        named["metadata"],
-        json!({"namespace": "default", "name": "d"})
-    );
+    assert_eq!(named["metadata"], json!({"namespace": "default", "name": "d"}));
     let group = run_with(&stub.url, "delete group g -o json", "");
     let group: Value = serde_json::from_str(&group.out).unwrap();
     assert_eq!(group, json!({"name": "g"}));
-    let lines: Vec<_> = stub
-        .asked()
-        .into_iter()
-        .map(|request| request.line)
-        .collect();
+    let lines: Vec<_> = stub.asked().into_iter().map(|request| request.line).collect();
     assert_eq!(
         lines,
         [
@@ -446,10 +350,7 @@ fn publishers_are_asked_to_list_again() {
     let body: Value = serde_json::from_str(&stub.asked()[0].body).unwrap();
     assert_eq!(body, json!({"resources": ["pods", "services"]}));
     let all = Stub::always(202, json!({"clusters": ["prod"], "waitSeconds": 0}));
-    assert_eq!(
-        run(&all.url, "relist").out,
-        "prod is requested to list everything now\n"
-    );
+    assert_eq!(run(&all.url, "relist").out, "prod is requested to list everything now\n");
     let none = Stub::always(404, problem("NotFound", "there is no stream"));
     assert_eq!(run(&none.url, "relist").code, 11);
 }
@@ -473,14 +374,8 @@ fn what_others_named_does_not_steer_the_terminal() {
             let steers = |c: char| {
                 c.is_control() && c != '\n' || "\u{202e}\u{2028}\u{2066}\u{200f}".contains(c)
             };
-            assert!(
-                !run.out.contains(steers) && !run.err.contains(steers),
-                "{run:?}"
-            );
-            let forged = run
-                .out
-                .lines()
-                .any(|line| line.starts_with("resourcequota/forged"));
+            assert!(!run.out.contains(steers) && !run.err.contains(steers), "{run:?}");
+            let forged = run.out.lines().any(|line| line.starts_with("resourcequota/forged"));
             assert!(!forged || form == "yaml", "{run:?}");
             if form == "json" {
                 let shown: Value = serde_json::from_str(&run.out).unwrap();
@@ -491,9 +386,7 @@ fn what_others_named_does_not_steer_the_terminal() {
     let stub = Stub::always(403, problem("ExceedsHard", odd));
     let run = run(&stub.url, "get quota");
     assert!(
-        !run.err
-            .trim_end()
-            .contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'),
+        !run.err.trim_end().contains(|c: char| c.is_control() && c != '\n' || c == '\u{202e}'),
         "{run:?}"
     );
 }

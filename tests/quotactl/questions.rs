@@ -34,29 +34,16 @@ kind: ConfigMap
 metadata: {name: settings}
 ";
     let run = daemon.run("apply -f -", manifest);
-    assert_eq!(
-        (run.code, &*run.out),
-        (1, "resourcequota/a created\n"),
-        "{run:?}"
-    );
-    assert!(
-        run.err.contains("left out ConfigMap settings of \"v1\""),
-        "{run:?}"
-    );
+    assert_eq!((run.code, &*run.out), (1, "resourcequota/a created\n"), "{run:?}");
+    assert!(run.err.contains("left out ConfigMap settings of \"v1\""), "{run:?}");
     let quota: Value =
         serde_json::from_str(&daemon.done("get quota a -n team-a -o json", "")).unwrap();
-    assert_eq!(
-        quota["spec"]["hard"],
-        json!({"pods": "8", "requests.cpu": "511"})
-    );
+    assert_eq!(quota["spec"]["hard"], json!({"pods": "8", "requests.cpu": "511"}));
     let same = daemon.run("diff -f -", manifest);
     assert_eq!((same.code, &*same.out), (1, ""), "{same:?}");
     let json = r#"{"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "a", "namespace": "team-a"},
         "spec": {"hard": {"pods": 8, "requests.cpu": 511, "limits.cpu": null}}}"#;
-    assert_eq!(
-        daemon.done("apply -f -", json),
-        "resourcequota/a unchanged\n"
-    );
+    assert_eq!(daemon.done("apply -f -", json), "resourcequota/a unchanged\n");
 
     let pods = |cpu: &str| {
         format!(
@@ -74,20 +61,13 @@ metadata: {name: settings}
         "error: standard input: cannot read the YAML: the key \"kind\" is there twice at line 2 column 1\n"
     );
     let gone = daemon.run("delete -f -", manifest);
-    assert_eq!(
-        (gone.code, &*gone.out),
-        (1, "resourcequota/a deleted\n"),
-        "{gone:?}"
-    );
+    assert_eq!((gone.code, &*gone.out), (1, "resourcequota/a deleted\n"), "{gone:?}");
 }
 
 #[test]
 fn limits_below_what_is_taken_are_warned_of() {
     let daemon = crowded();
-    let less = QUOTA.replace(
-        "requests.cpu: 2, pods: 2",
-        "requests.cpu: 1, pods: 2, memory: 0",
-    );
+    let less = QUOTA.replace("requests.cpu: 2, pods: 2", "requests.cpu: 1, pods: 2, memory: 0");
     let warning = "warning: resourcequota/compute: the new limit of requests.cpu, 1, is below what is taken: 0 used + 1500m reserved\n";
     for (command, code) in [("diff", 12), ("apply --dry-run", 0), ("apply", 0)] {
         let run = daemon.run(&format!("{command} -f -"), &less);
@@ -95,9 +75,7 @@ fn limits_below_what_is_taken_are_warned_of() {
     }
     let again = daemon.run("apply -f -", &less);
     assert_eq!(again.err, "", "only new limits: {again:?}");
-    let other = QUOTA
-        .replace("compute", "other")
-        .replace("pods: 2", "pods: 0");
+    let other = QUOTA.replace("compute", "other").replace("pods: 2", "pods: 0");
     let warning = "warning: resourcequota/other: the new limit of pods, 0, is below what is taken: 0 used + 1 reserved\n";
     for command in ["diff", "apply --dry-run", "apply"] {
         let run = daemon.run(&format!("{command} -f -"), &other);
@@ -112,41 +90,23 @@ fn what_would_change_is_shown_and_not_done() {
     assert_eq!(new.code, 12, "{new:?}");
     assert!(new.out.contains("+  spec.hard[pods]: 2\n"), "{new:?}");
     let dry = "apply --dry-run -f -";
-    assert_eq!(
-        daemon.done(dry, QUOTA),
-        "resourcequota/compute created (dry run)\n"
-    );
+    assert_eq!(daemon.done(dry, QUOTA), "resourcequota/compute created (dry run)\n");
     assert_eq!(daemon.run("get quota compute -n team-a", "").code, 11);
 
     daemon.done("apply -f -", QUOTA);
     let same = daemon.run("diff -f -", QUOTA);
     assert_eq!((same.code, &*same.out), (0, ""), "{same:?}");
-    assert_eq!(
-        daemon.done(dry, QUOTA),
-        "resourcequota/compute unchanged (dry run)\n"
-    );
+    assert_eq!(daemon.done(dry, QUOTA), "resourcequota/compute unchanged (dry run)\n");
     let more = QUOTA.replace("pods: 2", "pods: 3");
-    assert_eq!(
-        daemon.done(dry, &more),
-        "resourcequota/compute configured (dry run)\n"
-    );
+    assert_eq!(daemon.done(dry, &more), "resourcequota/compute configured (dry run)\n");
     let differs = daemon.run("diff -f -", &more);
     assert_eq!(
         (differs.code, &*differs.out),
-        (
-            12,
-            "resourcequota/compute in team-a:\n-  spec.hard[pods]: 2\n+  spec.hard[pods]: 3\n"
-        )
+        (12, "resourcequota/compute in team-a:\n-  spec.hard[pods]: 2\n+  spec.hard[pods]: 3\n")
     );
     let wrong = daemon.run(dry, &QUOTA.replace("pods: 2", "pods: -2"));
-    assert!(
-        wrong.code == 1 && wrong.err.contains("spec.hard[pods]"),
-        "{wrong:?}"
-    );
-    assert_eq!(
-        daemon.done("apply -f -", QUOTA),
-        "resourcequota/compute unchanged\n"
-    );
+    assert!(wrong.code == 1 && wrong.err.contains("spec.hard[pods]"), "{wrong:?}");
+    assert_eq!(daemon.done("apply -f -", QUOTA), "resourcequota/compute unchanged\n");
 }
 
 #[test]
@@ -162,25 +122,16 @@ fn a_number_is_explained_by_what_makes_it() {
     assert_eq!(row[..5], ["reservation", "pods", "web", "1.5", "2"]);
     let out = daemon.done("explain pods -n team-a -o name", "");
     assert_eq!(out, "reservation/u1\n");
-    assert_eq!(
-        daemon.run("explain pods --quota none -n team-a", "").code,
-        11
-    );
+    assert_eq!(daemon.run("explain pods --quota none -n team-a", "").code, 11);
     let before = daemon.done("explain pods --quota compute -n team-a --sequence 1", "");
-    assert!(
-        before.starts_with("pods of quota compute in team-a: 0 used + 0 reserved"),
-        "{before}"
-    );
+    assert!(before.starts_with("pods of quota compute in team-a: 0 used + 0 reserved"), "{before}");
 }
 
 #[test]
 fn a_reservation_that_has_ended_is_not_granted_again() {
     let daemon = crowded();
     daemon.done("release u1 -n team-a", "");
-    let again = daemon.run(
-        "reserve -f - --ttl 5m",
-        &pod("web", "u1", "1500m").to_string(),
-    );
+    let again = daemon.run("reserve -f - --ttl 5m", &pod("web", "u1", "1500m").to_string());
     assert_eq!((again.code, again.out.as_str()), (12, ""), "{again:?}");
     assert!(again.err.contains("has ended"), "{}", again.err);
     let out = daemon.done("explain requests.cpu --quota compute -n team-a", "");
@@ -192,10 +143,7 @@ fn denials_say_what_was_short_and_where_to_look() {
     let daemon = crowded();
     let rows = daemon.rows("denials");
     assert_eq!(rows[1][1..4], ["team-a", "pods/api", "ExceedsHard"]);
-    assert_eq!(
-        rows[1][4..].join(" "),
-        "compute/requests.cpu: 1 wanted, 0.5 left"
-    );
+    assert_eq!(rows[1][4..].join(" "), "compute/requests.cpu: 1 wanted, 0.5 left");
     assert_eq!(daemon.run("denials -n elsewhere", "").out, "");
     // What is used does not expire: the hint is another one.
     daemon.done("commit u1 -n team-a", "");
@@ -204,11 +152,7 @@ fn denials_say_what_was_short_and_where_to_look() {
                 quotactl denials -n team-a what was denied lately";
     assert!(denied.err.contains(hint), "{}", denied.err);
     let never = daemon.run("reserve -f -", &pod("big", "u3", "5").to_string());
-    assert!(
-        never.err.contains("would not allow it even if"),
-        "{}",
-        never.err
-    );
+    assert!(never.err.contains("would not allow it even if"), "{}", never.err);
 }
 
 #[test]
@@ -216,10 +160,7 @@ fn the_fullest_come_first() {
     let daemon = crowded();
     daemon.done("apply -f -", &QUOTA.replace("team-a", "team-b"));
     let rows = daemon.rows("top");
-    assert_eq!(
-        rows[1][..4],
-        ["team-a", "75%", "########..", "compute/requests.cpu"]
-    );
+    assert_eq!(rows[1][..4], ["team-a", "75%", "########..", "compute/requests.cpu"]);
     assert_eq!(rows[2][0], "team-b");
     let rows = daemon.rows("top -n team-a");
     assert_eq!(rows[1][1..3], ["requests.cpu", "75%"]);
@@ -243,18 +184,12 @@ fn history_is_a_line_for_each_limit() {
 fn the_daemon_is_described() {
     let daemon = crowded();
     let out = daemon.done("status", "");
-    assert!(
-        out.contains("Grants:   yes\n") && out.contains("Entries:  1 to 2"),
-        "{out}"
-    );
+    assert!(out.contains("Grants:   yes\n") && out.contains("Entries:  1 to 2"), "{out}");
     let version = daemon.done("version -o json", "");
     let version: Value = serde_json::from_str(&version).unwrap();
     assert!(version["client"].is_string() && version["server"].is_string());
     let nobody = super::run("http://127.0.0.1:1", "version");
-    assert!(
-        nobody.code == 1 && nobody.out.starts_with("Client: "),
-        "{nobody:?}"
-    );
+    assert!(nobody.code == 1 && nobody.out.starts_with("Client: "), "{nobody:?}");
     assert_eq!(super::run("http://127.0.0.1:1", "version --client").code, 0);
 }
 
@@ -262,22 +197,12 @@ fn the_daemon_is_described() {
 fn things_are_described_whole() {
     let daemon = crowded();
     let out = daemon.done("describe reservation u1 -n team-a", "");
-    assert!(
-        out.contains("State:      pending\n") && out.contains("requests.cpu"),
-        "{out}"
-    );
+    assert!(out.contains("State:      pending\n") && out.contains("requests.cpu"), "{out}");
     daemon.done("release u1 -n team-a", "");
     let out = daemon.done("describe reservation u1 -n team-a", "");
-    assert!(
-        out.contains("State:      released\n") && out.contains("Ended:"),
-        "{out}"
-    );
+    assert!(out.contains("State:      released\n") && out.contains("Ended:"), "{out}");
     let out = daemon.done("describe namespace team-a", "");
-    for part in [
-        "Usage:",
-        "Pending reservations:\n<none>",
-        "compute/requests.cpu: 1 wanted",
-    ] {
+    for part in ["Usage:", "Pending reservations:\n<none>", "compute/requests.cpu: 1 wanted"] {
         assert!(out.contains(part), "{part}: {out}");
     }
     assert_eq!(daemon.run("describe namespace nobody", "").code, 11);
@@ -321,10 +246,7 @@ fn a_joined_list_lags_if_a_part_of_it_does() {
     assert_eq!(listed.code, 0, "{listed:?}");
     assert!(listed.err.contains("behind a source"), "{listed:?}");
     let json: Value = serde_json::from_str(&listed.out).unwrap();
-    assert_eq!(
-        (&json["asOf"]["sequence"], &json["lagging"]),
-        (&json!(4), &json!(true))
-    );
+    assert_eq!((&json["asOf"]["sequence"], &json["lagging"]), (&json!(4), &json!(true)));
 }
 
 #[test]
@@ -356,11 +278,7 @@ fn an_empty_ledger_is_said_to_be_empty() {
     let status = daemon.done("status", "");
     assert!(status.contains("\nEntries:  none yet\n"), "{status}");
     let top = daemon.run("top", "");
-    assert_eq!(
-        (top.code, &*top.err),
-        (0, "No resources found\n"),
-        "{top:?}"
-    );
+    assert_eq!((top.code, &*top.err), (0, "No resources found\n"), "{top:?}");
     let top = daemon.run("top -n a", "");
     assert_eq!(top.err, "No resources found in a namespace.\n", "{top:?}");
 }

@@ -32,12 +32,8 @@ use super::{
 /// Pages with commands, and how many blocks of each are not run: `make test` itself, and what needs a Kubernetes cluster,
 /// a registry, or a system to install packages on. README's others are run, and those of docs/hook.md in tests/clients; of
 /// the other pages all are transcripts, or here.
-const NOT_RUN: [(&str, usize); 4] = [
-    ("README.md", 2),
-    ("docs/tutorial.md", 8),
-    ("docs/bridge.md", 2),
-    ("deploy/README.md", 3),
-];
+const NOT_RUN: [(&str, usize); 4] =
+    [("README.md", 2), ("docs/tutorial.md", 8), ("docs/bridge.md", 2), ("deploy/README.md", 3)];
 
 /// Ends the output of each block.
 const MARK: &str = "--- end of block, failed:";
@@ -70,12 +66,7 @@ fn blocks(text: &str) -> Vec<Block> {
         let commands = content(&mut lines).join("\n");
         let output = lines.next_if(|(_, line)| *line == "```");
         let shown = output.map(|_| content(&mut lines));
-        blocks.push(Block {
-            line,
-            commands,
-            is_run,
-            shown,
-        });
+        blocks.push(Block { line, commands, is_run, shown });
     }
     blocks
 }
@@ -97,12 +88,7 @@ struct Addresses {
 impl Addresses {
     fn free() -> Self {
         let address = || format!("127.0.0.1:{}", free_port());
-        Self {
-            api: address(),
-            admin: address(),
-            nats: address(),
-            kubernetes: address(),
-        }
+        Self { api: address(), admin: address(), nats: address(), kubernetes: address() }
     }
 
     /// README's text with these instead of its own.
@@ -180,10 +166,7 @@ impl Shell {
             .env("QUOTACTL_SERVER", format!("http://{}", addresses.api))
             .env("QUOTACTL_CONFIG", "/dev/null")
             .env("QUOTA_BRIDGE_ADMIN__LISTEN", "127.0.0.1:0")
-            .env(
-                "QUOTA_BRIDGE_NATS__URL",
-                format!("nats://{}", addresses.nats),
-            )
+            .env("QUOTA_BRIDGE_NATS__URL", format!("nats://{}", addresses.nats))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -191,18 +174,9 @@ impl Shell {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (send, printed) = mpsc::channel();
-        thread::spawn(move || {
-            lines
-                .map_while(Result::ok)
-                .try_for_each(|line| send.send(line))
-        });
-        let mut shell = Self {
-            input: child.stdin.take().unwrap(),
-            child,
-            printed,
-            addresses,
-            directory,
-        };
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
+        let mut shell =
+            Self { input: child.stdin.take().unwrap(), child, printed, addresses, directory };
         shell.send("exec 2>&1; shopt -s expand_aliases; failed=no; trap 'failed=yes' ERR");
         shell
     }
@@ -214,10 +188,7 @@ impl Shell {
     /// The next line that is printed.
     fn line(&self) -> String {
         self.printed.recv_timeout(PATIENCE).unwrap_or_else(|error| {
-            panic!(
-                "nothing is printed any more ({error}); servers: {}",
-                self.log()
-            )
+            panic!("nothing is printed any more ({error}); servers: {}", self.log())
         })
     }
 
@@ -294,12 +265,8 @@ impl Shell {
     /// Waits until the daemon grants, and until the API server listens that the block starts.
     fn wait_for_servers(&self, block: &Block) {
         let ready = format!("http://{}/readyz", self.addresses.admin);
-        let grants = || {
-            agent(REQUEST)
-                .get(&ready)
-                .call()
-                .is_ok_and(|answer| answer.status() == 200)
-        };
+        let grants =
+            || agent(REQUEST).get(&ready).call().is_ok_and(|answer| answer.status() == 200);
         let listens = || TcpStream::connect(&self.addresses.kubernetes).is_ok();
         let deadline = Instant::now() + PATIENCE;
         while !grants() || block.commands.contains("fake-api") && !listens() {

@@ -95,10 +95,7 @@ fn a_report_says_what_was_consumed_and_the_directory_says_the_same() {
     assert_eq!(row["key"], json!({"namespace": "team-a"}));
     let cpu = &row["resources"]["requests.cpu"];
     assert_eq!((&cpu["peak"], &cpu["hard"]), (&json!("2"), &json!("2")));
-    assert!(
-        number(&cpu["consumed"]) > 0.0 && number(&cpu["limitHours"]) > 0.0,
-        "{cpu}"
-    );
+    assert!(number(&cpu["consumed"]) > 0.0 && number(&cpu["limitHours"]) > 0.0, "{cpu}");
     assert!(cpu["timeFull"].as_str().unwrap().ends_with('s'), "{cpu}");
     assert_eq!(told["total"]["requests.cpu"], *cpu);
     let rows = [
@@ -119,19 +116,10 @@ fn a_report_says_what_was_consumed_and_the_directory_says_the_same() {
     let csv = daemon.done(&format!("report {period} -o csv"), "");
     let head = "namespace,resource,consumed,reservedConsumed,mean,peak,peakTime,peakSequence,p95,hard,limitHours,\
                 timeFullSeconds,grants,denials,from,to,firstSequence,lastSequence,firstHash,lastHash\r\n";
-    assert!(
-        csv.starts_with(head) && csv.contains("\r\nteam-a,requests.cpu,"),
-        "{csv}"
-    );
+    assert!(csv.starts_with(head) && csv.contains("\r\nteam-a,requests.cpu,"), "{csv}");
     let now = daemon.done("report --last 1h", "");
-    let row = now
-        .lines()
-        .find(|line| line.contains("requests.cpu"))
-        .unwrap();
-    assert!(
-        row.starts_with("team-a ") && row.ends_with(" 1         1"),
-        "{now}"
-    );
+    let row = now.lines().find(|line| line.contains("requests.cpu")).unwrap();
+    assert!(row.starts_with("team-a ") && row.ends_with(" 1         1"), "{now}");
     assert!(now.lines().any(|line| line.starts_with("TOTAL ")), "{now}");
 
     let parts: Vec<Value> = ["namespace", "kind", "workload", "label:team"]
@@ -140,14 +128,10 @@ fn a_report_says_what_was_consumed_and_the_directory_says_the_same() {
         .collect();
     let home = daemon.stop();
     let data = home.path().join("data");
-    for (by, mut expected) in ["namespace", "kind", "workload", "label:team"]
-        .into_iter()
-        .zip(parts)
+    for (by, mut expected) in ["namespace", "kind", "workload", "label:team"].into_iter().zip(parts)
     {
-        let line = format!(
-            "ledger report --data-dir {} {period} --by {by} -o json",
-            data.display()
-        );
+        let line =
+            format!("ledger report --data-dir {} {period} --by {by} -o json", data.display());
         let output = command(&line).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -174,28 +158,13 @@ fn what_cannot_be_reported_is_refused() {
         ("report --last 1h --by color", 2, "not namespace, group"),
         ("report --month 2026-13", 2, "not a month"),
         ("report --from 1h --to 2h", 2, "not before its end"),
-        (
-            "report --last 1h -n nowhere",
-            11,
-            "namespace nowhere not found",
-        ),
-        (
-            "report --last 1h --group nobody",
-            11,
-            "group nobody not found",
-        ),
-        (
-            "report --last 1h -l team===",
-            1,
-            "unable to parse requirement",
-        ),
+        ("report --last 1h -n nowhere", 11, "namespace nowhere not found"),
+        ("report --last 1h --group nobody", 11, "group nobody not found"),
+        ("report --last 1h -l team===", 1, "unable to parse requirement"),
         ("history --group nobody", 11, "group nobody not found"),
     ] {
         let run = daemon.run(arguments, "");
-        assert!(
-            run.code == code && run.err.contains(said),
-            "{arguments}: {run:?}"
-        );
+        assert!(run.code == code && run.err.contains(said), "{arguments}: {run:?}");
     }
 }
 
@@ -224,10 +193,7 @@ spec:
     assert_eq!(rows[1][..2], ["blue", "requests.cpu"]);
     let told = json_of(&daemon.done("report --last 1h --by group -o json", ""));
     assert_eq!(told["rows"][0]["key"], json!({"group": "blue"}));
-    assert_eq!(
-        told["rows"][0]["resources"]["requests.cpu"]["peak"],
-        "1750m"
-    );
+    assert_eq!(told["rows"][0]["resources"]["requests.cpu"]["peak"], "1750m");
     let told = json_of(&daemon.done("report --last 1h --group blue -o json", ""));
     assert_eq!(told["rows"][0]["key"], json!({"namespace": "team-a"}));
 }

@@ -42,14 +42,8 @@ fn what_a_group_leaves_is_what_is_available() {
             let row = rows.find(|row| row.starts_with(&[name, "pods"]));
             row.unwrap_or_else(|| panic!("no {name}: {shown}"))
         };
-        assert_eq!(
-            row("group/company"),
-            ["group/company", "pods", "5", "3", "0", "2", "60%", "-"]
-        );
-        assert_eq!(
-            row("own"),
-            ["own", "pods", "20", "0", "0", "2", "0%", "group/company"]
-        );
+        assert_eq!(row("group/company"), ["group/company", "pods", "5", "3", "0", "2", "60%", "-"]);
+        assert_eq!(row("own"), ["own", "pods", "20", "0", "0", "2", "0%", "group/company"]);
     }
     let top = daemon.rows("top");
     let row = top.iter().find(|row| row[0] == "web").unwrap();
@@ -87,29 +81,19 @@ fn a_workload_is_checked_with_its_pods() {
     );
     let fits = daemon.run("check -f -", &deployment(2));
     assert_eq!(fits.code, 0, "{fits:?}");
-    assert!(
-        fits.out
-            .starts_with("Deployment/shop fits, and so do its 2 pods\n"),
-        "{fits:?}"
-    );
+    assert!(fits.out.starts_with("Deployment/shop fits, and so do its 2 pods\n"), "{fits:?}");
 
     let job = json!({"parallelism": 4, "completions": 3, "template": template});
     let cron = json!({"schedule": "@daily", "jobTemplate": {"spec": job}});
     for (kind, version, spec) in [
         ("Job", "batch/v1", &job),
         ("CronJob", "batch/v1", &cron),
-        (
-            "StatefulSet",
-            "apps/v1",
-            &json!({"replicas": 3, "template": template}),
-        ),
+        ("StatefulSet", "apps/v1", &json!({"replicas": 3, "template": template})),
     ] {
         let short = daemon.run("check -f -", &workload(kind, version, spec));
         assert_eq!(short.code, 10, "{short:?}");
         assert!(
-            short
-                .out
-                .starts_with(&format!("{kind}/shop fits; 2 of its 3 pods would: ")),
+            short.out.starts_with(&format!("{kind}/shop fits; 2 of its 3 pods would: ")),
             "{short:?}"
         );
     }
@@ -119,8 +103,7 @@ fn a_workload_is_checked_with_its_pods() {
     let none = daemon.run("check -f -", &workload("ReplicaSet", "apps/v1", &nothing));
     assert_eq!(none.code, 10, "{none:?}");
     assert!(
-        none.out
-            .contains("0 of its 3 pods would: failed quota: own: must specify"),
+        none.out.contains("0 of its 3 pods would: failed quota: own: must specify"),
         "{none:?}"
     );
 
@@ -145,10 +128,7 @@ fn entries_name_what_is_gone_also_after_a_restart() {
         let rows = daemon.rows(&command);
         let row = &rows[1];
         assert!(row.contains(&"pods/shop".to_owned()), "{row:?}");
-        assert!(
-            row.iter().any(|cell| cell.contains("requests.cpu=2")),
-            "{row:?}"
-        );
+        assert!(row.iter().any(|cell| cell.contains("requests.cpu=2")), "{row:?}");
     };
     check(&daemon);
     check(&daemon.restarted());

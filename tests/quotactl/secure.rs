@@ -47,9 +47,7 @@ impl Certificates {
             .with_client_cert_verifier(clients.build().unwrap())
             .with_single_cert(vec![certificate("server.crt")], key)
             .unwrap();
-        Stub::secure(config, |_, _| {
-            (200, Vec::new(), json!({"items": []}).to_string())
-        })
+        Stub::secure(config, |_, _| (200, Vec::new(), json!({"items": []}).to_string()))
     }
 
     fn flags(&self, names: &[(&str, &str)]) -> String {
@@ -80,20 +78,11 @@ fn nothing_is_sent_to_a_server_that_is_not_trusted() {
     let stub = certificates.server();
     let system = run(&stub.url, "get quota");
     assert_eq!(system.code, 1);
-    assert!(
-        system.err.contains("invalid peer certificate"),
-        "{}",
-        system.err
-    );
-    let nameless = run(
-        &stub.url,
-        &format!("get quota{}", certificates.flags(&[("ca", "ca.pem")])),
-    );
+    assert!(system.err.contains("invalid peer certificate"), "{}", system.err);
+    let nameless = run(&stub.url, &format!("get quota{}", certificates.flags(&[("ca", "ca.pem")])));
     assert_eq!(nameless.code, 1);
     assert_eq!(stub.asked().len(), 0);
-    let half = run(
-        &stub.url,
-        &format!("get quota{}", certificates.flags(&[("cert", "client.crt")])),
-    );
+    let half =
+        run(&stub.url, &format!("get quota{}", certificates.flags(&[("cert", "client.crt")])));
     assert_eq!(half.code, 2);
 }

@@ -40,70 +40,39 @@ fn a_lower_limit_fails_a_check_of_a_change() {
     let simulate = "simulate -f - --since 1h";
     let kept = daemon.run(&format!("{simulate} --fail-on-refusal"), QUOTA);
     assert_eq!(kept.code, 0, "{kept:?}");
-    assert!(
-        kept.out
-            .contains("of 3 grants, 3 would have been granted, 0 refused"),
-        "{}",
-        kept.out
-    );
+    assert!(kept.out.contains("of 3 grants, 3 would have been granted, 0 refused"), "{}", kept.out);
     let shown = daemon.done(simulate, &lower);
-    let rows: Vec<Vec<&str>> = shown
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let rows: Vec<Vec<&str>> =
+        shown.lines().map(|line| line.split_whitespace().collect()).collect();
     let limit = &rows[1];
-    assert_eq!(
-        limit[..7],
-        ["team-a", "compute", "pods", "5", "6", "3", "1"],
-        "{shown}"
-    );
+    assert_eq!(limit[..7], ["team-a", "compute", "pods", "5", "6", "3", "1"], "{shown}");
     assert!(shown.contains("Pod/web-3"), "{shown}");
     let refused = daemon.run(&format!("{simulate} --fail-on-refusal"), &lower);
-    assert_eq!(
-        (refused.code, refused.out.lines().count()),
-        (10, shown.lines().count())
-    );
-    assert!(
-        refused.err.contains("not simulated: retries"),
-        "{}",
-        refused.err
-    );
-    assert_eq!(
-        daemon.run("get quota compute -n team-a -o json", "").code,
-        0
-    );
+    assert_eq!((refused.code, refused.out.lines().count()), (10, shown.lines().count()));
+    assert!(refused.err.contains("not simulated: retries"), "{}", refused.err);
+    assert_eq!(daemon.run("get quota compute -n team-a -o json", "").code, 0);
 
     // So does a change that is only looked at.
     let differs = daemon.run("diff -f - --since 1h", &lower);
     assert_eq!(differs.code, 12, "{differs:?}");
     assert!(
         differs.out.contains("+  spec.hard[pods]: 5")
-            && differs
-                .out
-                .contains("of 3 grants, 2 would have been granted, 1 refused"),
+            && differs.out.contains("of 3 grants, 2 would have been granted, 1 refused"),
         "{}",
         differs.out
     );
     let unknown = daemon.run("simulate --delete quota/nobody -n team-a --since 1h", "");
     assert_eq!(unknown.code, 11, "{unknown:?}");
 
-    let more: Value = serde_json::from_str(&daemon.done(
-        &format!("{simulate} -o json"),
-        &QUOTA.replace("pods: 6", "pods: 7"),
-    ))
+    let more: Value = serde_json::from_str(
+        &daemon.done(&format!("{simulate} -o json"), &QUOTA.replace("pods: 6", "pods: 7")),
+    )
     .unwrap();
-    assert_eq!(
-        (&more["refused"], &more["denialsGranted"]),
-        (&0.into(), &1.into()),
-        "{more}"
-    );
+    assert_eq!((&more["refused"], &more["denialsGranted"]), (&0.into(), &1.into()), "{more}");
     let less: Value =
         serde_json::from_str(&daemon.done(&format!("{simulate} -o json"), QUOTA)).unwrap();
     assert_eq!(less["denialsGranted"], 0, "{less}");
-    let deleted = daemon.done(
-        "simulate --delete quota/compute -n team-a --since 1h -o json",
-        "",
-    );
+    let deleted = daemon.done("simulate --delete quota/compute -n team-a --since 1h -o json", "");
     let deleted: Value = serde_json::from_str(&deleted).unwrap();
     assert_eq!(
         (&deleted["refused"], &deleted["denialsGranted"]),
@@ -113,11 +82,7 @@ fn a_lower_limit_fails_a_check_of_a_change() {
 
     let directory = daemon.stop();
     let data = directory.path().join("data");
-    let data = if data.is_dir() {
-        data
-    } else {
-        directory.path().to_path_buf()
-    };
+    let data = if data.is_dir() { data } else { directory.path().to_path_buf() };
     let file = directory.path().join("lower.yaml");
     fs::write(&file, &lower).unwrap();
     let offline = format!(
@@ -128,9 +93,7 @@ fn a_lower_limit_fails_a_check_of_a_change() {
     let offline = run("", &offline);
     assert_eq!(offline.code, 10, "{offline:?}");
     assert!(
-        offline
-            .out
-            .contains("of 3 grants, 2 would have been granted, 1 refused"),
+        offline.out.contains("of 3 grants, 2 would have been granted, 1 refused"),
         "{}",
         offline.out
     );
@@ -151,26 +114,13 @@ fn what_is_wrong_with_limits_is_named_with_its_lines() {
     );
     let run = daemon.run("simulate -f - --since 1h", &wrong);
     assert_eq!((run.code, run.out.as_str()), (1, ""), "{run:?}");
-    assert!(
-        run.err.contains("standard input:8: spec.hard[pods]: "),
-        "{}",
-        run.err
-    );
-    assert!(
-        run.err
-            .contains("standard input:18: spec.hard[requests.cpu]: "),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("standard input:8: spec.hard[pods]: "), "{}", run.err);
+    assert!(run.err.contains("standard input:18: spec.hard[requests.cpu]: "), "{}", run.err);
     // What the daemon finds is shown in the same way.
     let twice = format!("{QUOTA}---\n{QUOTA}");
     let run = daemon.run("simulate -f - --since 1h", &twice);
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(
-        run.err.contains("standard input:13: metadata.name: "),
-        "{}",
-        run.err
-    );
+    assert!(run.err.contains("standard input:13: metadata.name: "), "{}", run.err);
     assert_eq!(daemon.run("simulate", "").code, 2);
     assert_eq!(daemon.run("simulate --since 1h", "").code, 2);
     assert_eq!(daemon.run("simulate --delete pod/x --since 1h", "").code, 2);
@@ -184,45 +134,25 @@ fn what_is_suggested_refuses_nothing() {
     let event = serde_json::json!({"type": "ADDED", "object": {"apiVersion": "v1", "kind": "Namespace", "metadata": {
         "name": "team-b", "uid": "ns-b", "resourceVersion": "1", "labels": {"team": "b"}}}});
     daemon.done("push -", &format!("{event}\n"));
-    let other = QUOTA
-        .replace("team-a", "team-b")
-        .replace("pods: 6", "requests.cpu: 40");
+    let other = QUOTA.replace("team-a", "team-b").replace("pods: 6", "requests.cpu: 40");
     let other = other.replace(
         "name: compute",
         "name: compute\n  annotations: {quota-ledger.io/soft: '{\"requests.cpu\": \"9\"}'}",
     );
     daemon.done("apply -f -", &other);
     for (uid, cpu) in [("b1", "1500m"), ("b2", "5")] {
-        daemon.done(
-            &format!("reserve --uid {uid} --request requests.cpu={cpu} -n team-b"),
-            "",
-        );
+        daemon.done(&format!("reserve --uid {uid} --request requests.cpu={cpu} -n team-b"), "");
     }
     daemon.done("release b1 -n team-b", "");
     let shown = daemon.done("suggest -A", "");
-    let rows: Vec<Vec<&str>> = shown
-        .lines()
-        .map(|line| line.split_whitespace().collect())
-        .collect();
+    let rows: Vec<Vec<&str>> =
+        shown.lines().map(|line| line.split_whitespace().collect()).collect();
     // The limit was reached, and a request denied.
-    assert_eq!(
-        rows[1][..8],
-        ["team-a", "compute", "pods", "6", "6", "6", "8", "+2"],
-        "{shown}"
-    );
+    assert_eq!(rows[1][..8], ["team-a", "compute", "pods", "6", "6", "6", "8", "+2"], "{shown}");
     assert_eq!(rows[1][9], "1", "{shown}");
     assert_eq!(
         rows[2][..8],
-        [
-            "team-b",
-            "compute",
-            "requests.cpu",
-            "40",
-            "6.5",
-            "6.5",
-            "9",
-            "-31"
-        ],
+        ["team-b", "compute", "requests.cpu", "40", "6.5", "6.5", "9", "-31"],
         "{shown}"
     );
     let labelled = daemon.done("suggest -l team=b -o json", "");
@@ -236,20 +166,14 @@ fn what_is_suggested_refuses_nothing() {
         let simulated = daemon.run("simulate -f - --since 30d --fail-on-refusal", &manifests);
         assert_eq!(simulated.code, 0, "{simulated:?}");
         assert!(
-            simulated
-                .out
-                .contains("of 5 grants, 5 would have been granted, 0 refused"),
+            simulated.out.contains("of 5 grants, 5 would have been granted, 0 refused"),
             "{}",
             simulated.out
         );
         daemon.done("apply --dry-run -f -", &manifests);
     }
     let suggested = daemon.done("suggest -A -o yaml --percentile 90", "");
-    for wrong in [
-        "suggest --percentile 101",
-        "suggest --headroom x",
-        "suggest --since yesterday",
-    ] {
+    for wrong in ["suggest --percentile 101", "suggest --headroom x", "suggest --since yesterday"] {
         assert_eq!(daemon.run(wrong, "").code, 2, "{wrong}");
     }
     let directory = daemon.stop();

@@ -98,17 +98,11 @@ fn read(stream: &mut impl Read) -> io::Result<Request> {
             None => break,
         };
     }
-    let length = headers
-        .get("content-length")
-        .map_or(0, |length| length.parse().unwrap());
+    let length = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     let body = String::from_utf8(body).unwrap();
-    Ok(Request {
-        line,
-        headers,
-        body,
-    })
+    Ok(Request { line, headers, body })
 }
 
 fn write(stream: &mut impl Write, (status, headers, body): Answer) {
@@ -120,7 +114,5 @@ fn write(stream: &mut impl Write, (status, headers, body): Answer) {
         text.push_str(&format!("content-length: {}\r\n", body.len()));
     }
     // The client may have gone away.
-    let _ = stream
-        .write_all(format!("{text}\r\n{body}").as_bytes())
-        .and_then(|()| stream.flush());
+    let _ = stream.write_all(format!("{text}\r\n{body}").as_bytes()).and_then(|()| stream.flush());
 }

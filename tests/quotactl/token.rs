@@ -27,21 +27,13 @@ fn a_token_is_printed_once_and_its_record_is_kept() {
     assert!(!made.err.contains(parts[2]), "{made:?}");
     let kept = fs::read_to_string(&file).unwrap();
     assert!(kept.contains(&format!("id = \"{}\"\n", parts[1])), "{kept}");
-    assert!(
-        kept.contains("namespaces = [\"team-*\", \"ci\"]\n"),
-        "{kept}"
-    );
+    assert!(kept.contains("namespaces = [\"team-*\", \"ci\"]\n"), "{kept}");
     assert!(!kept.contains(parts[2]), "{kept}");
     let hash = blake3::hash(token.as_bytes()).to_hex();
     assert!(kept.contains(hash.as_str()), "{kept}");
-    assert_eq!(
-        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
-    let more = offline(&format!(
-        "token create --principal auditor --role read -A {at} -o json"
-    ));
+    let more = offline(&format!("token create --principal auditor --role read -A {at} -o json"));
     assert_eq!(more.code, 0, "{more:?}");
     let more: Value = serde_json::from_str(&more.out).unwrap();
     assert!(more["token"].as_str().unwrap().starts_with("qlt_"));
@@ -49,16 +41,10 @@ fn a_token_is_printed_once_and_its_record_is_kept() {
     let listed = offline(&format!("token list {at}"));
     let lines: Vec<_> = listed.out.lines().collect();
     assert_eq!(lines.len(), 3, "{listed:?}");
-    assert!(
-        lines[1].contains("ci          read,reserve   team-*,ci    20"),
-        "{listed:?}"
-    );
+    assert!(lines[1].contains("ci          read,reserve   team-*,ci    20"), "{listed:?}");
     assert!(lines[2].ends_with("<never>"), "{listed:?}");
     let listed = offline(&format!("token list {at} -o name"));
-    assert_eq!(
-        listed.out.lines().next(),
-        Some(&*format!("token/{}", parts[1]))
-    );
+    assert_eq!(listed.out.lines().next(), Some(&*format!("token/{}", parts[1])));
     assert!(!listed.out.contains(hash.as_str()));
 }
 
@@ -74,23 +60,11 @@ fn without_a_file_the_record_goes_to_standard_error() {
 #[test]
 fn rights_are_given_in_full() {
     for (arguments, expected) in [
-        (
-            "token create --principal ci --role read",
-            "namespaces are not given",
-        ),
-        (
-            "token create --principal ci --role read -n Team",
-            "not a pattern of namespaces",
-        ),
-        (
-            "token create --principal ci --role root -A",
-            "invalid value 'root'",
-        ),
+        ("token create --principal ci --role read", "namespaces are not given"),
+        ("token create --principal ci --role read -n Team", "not a pattern of namespaces"),
+        ("token create --principal ci --role root -A", "invalid value 'root'"),
         ("token create --principal ci -A", "--role"),
-        (
-            "token create --principal anonymous --role read -A",
-            "a name of the daemon's own",
-        ),
+        ("token create --principal anonymous --role read -A", "a name of the daemon's own"),
     ] {
         let refused = offline(arguments);
         assert_eq!(refused.code, 2, "{refused:?}");

@@ -162,15 +162,9 @@ fn prepare(page: &str, daemon: &Daemon, directory: &Path) {
             });
             let shown = text_of(page);
             let warning = answers[0]["warnings"][0].as_str().unwrap();
-            assert!(
-                shown.contains(&format!("Warning: {warning}\n")),
-                "{warning}"
-            );
+            assert!(shown.contains(&format!("Warning: {warning}\n")), "{warning}");
             let denial = answers[1]["status"]["message"].as_str().unwrap();
-            assert!(
-                shown.contains(&format!("denied the request: {denial}\n")),
-                "{denial}"
-            );
+            assert!(shown.contains(&format!("denied the request: {denial}\n")), "{denial}");
         }
         "how-to.md" => {
             let group = text_of(page);

@@ -44,9 +44,7 @@ fn stub(
 fn begins(stub: &Stub) -> Vec<Option<String>> {
     let asked = stub.asked().into_iter();
     let watches = asked.filter(|request| request.line.starts_with("GET /v1/watch"));
-    watches
-        .map(|request| request.headers.get("last-event-id").cloned())
-        .collect()
+    watches.map(|request| request.headers.get("last-event-id").cloned()).collect()
 }
 
 fn refused(run: &Run) {
@@ -89,10 +87,7 @@ fn a_watch_behind_a_sorted_list_begins_at_its_latest_entry() {
         json!({"items": items, "asOf": as_of(6)})
     };
     let stub = stub(&[], entries);
-    let run = run(
-        &stub.url,
-        "get entries -w -o name --sort-by .actor.principal",
-    );
+    let run = run(&stub.url, "get entries -w -o name --sort-by .actor.principal");
     refused(&run);
     assert_eq!(run.out, "entry/5\nentry/6\nentry/4\n");
     assert_eq!(begins(&stub), [Some("6".to_owned())]);

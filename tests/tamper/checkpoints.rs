@@ -19,10 +19,7 @@ fn verify(directory: &Path, checkpoints: Option<&Path>) -> (Option<i32>, String)
         command.arg("--public-key").arg(place.join(PUBLIC_KEY));
     }
     let output = command.output().unwrap();
-    (
-        output.status.code(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]
@@ -58,9 +55,7 @@ fn ends_whole(directory: &Path) -> bool {
 fn checkpoints_that_were_changed_prove_nothing() {
     let ledger = Ledger::new(true);
     let mut random = Random::new(number("QUOTAD_TAMPER_SEED").unwrap_or(1), "tamper");
-    let cases = number("QUOTAD_TAMPER_CASES")
-        .unwrap_or(super::CASES)
-        .div_ceil(2);
+    let cases = number("QUOTAD_TAMPER_CASES").unwrap_or(super::CASES).div_ceil(2);
     // What is there anew is not what was signed; a checkpoint that is not there may have been there or not.
     let shortened = [Mutation::Cut, Mutation::RollBack];
     let mutations = [

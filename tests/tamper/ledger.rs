@@ -67,12 +67,9 @@ fn time(sequence: u64) -> Timestamp {
 }
 
 fn amounts(units: u64) -> ResourceList {
-    [(
-        "requests.example.com/units".into(),
-        units.to_string().parse().unwrap(),
-    )]
-    .into_iter()
-    .collect()
+    [("requests.example.com/units".into(), units.to_string().parse().unwrap())]
+        .into_iter()
+        .collect()
 }
 
 fn event(sequence: u64) -> Event {
@@ -83,10 +80,7 @@ fn event(sequence: u64) -> Event {
             name: format!("q{sequence}").into(),
             uid: uid(format!("quota-{sequence}")),
             created: time(sequence),
-            spec: Spec {
-                hard: amounts(1000),
-                ..Spec::default()
-            },
+            spec: Spec { hard: amounts(1000), ..Spec::default() },
             metadata: "".into(),
         })),
         1 => Event::ObjectDeleted {
@@ -99,10 +93,7 @@ fn event(sequence: u64) -> Event {
             resource: "widgets.example.com".into(),
             name: format!("w{sequence}").into(),
             version: sequence,
-            footprint: Footprint {
-                resources: amounts(sequence),
-                ..Footprint::default()
-            },
+            footprint: Footprint { resources: amounts(sequence), ..Footprint::default() },
             lapse: None,
             ends_reservation: false,
         })),
@@ -196,10 +187,7 @@ impl Builder {
         let mut output = reader.snapshots().create(durable).unwrap();
         self.state.image().write(&mut output).unwrap();
         output.finish().unwrap();
-        let retention = Retention {
-            max_age: Some(Span::from_seconds(100)),
-            max_bytes: None,
-        };
+        let retention = Retention { max_age: Some(Span::from_seconds(100)), max_bytes: None };
         reader.compact(time(durable.sequence), &retention).unwrap();
         self.fill(&mut journal, number * STAGE);
         let durable = journal.close().unwrap();
@@ -251,10 +239,7 @@ impl Ledger {
 
     fn has_everything(&self) {
         let count = |below: &str| fs::read_dir(self.directory.join(below)).unwrap().count();
-        assert!(
-            count("data/epochs") > 3,
-            "several sealed epochs, and a live one"
-        );
+        assert!(count("data/epochs") > 3, "several sealed epochs, and a live one");
         assert!(count("data/snapshots") > 1 && count(ARCHIVE) > 1);
         let copy = in_memory();
         let directory = copy.path().join("copy");

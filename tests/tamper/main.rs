@@ -214,28 +214,14 @@ fn whatever_is_changed_is_repaired_or_reported() {
     let mut sum = 0;
     for ((kind, mutation), outcomes) in &counts {
         sum += outcomes.values().sum::<u64>();
-        println!(
-            "{:12} {:12} {outcomes:?}",
-            format!("{kind:?}"),
-            format!("{mutation:?}")
-        );
+        println!("{:12} {:12} {outcomes:?}", format!("{kind:?}"), format!("{mutation:?}"));
     }
     println!("{sum} changes, {} wrong", wrong.len());
-    assert!(
-        wrong.is_empty(),
-        "{} of {sum}:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} of {sum}:\n{}", wrong.len(), wrong.join("\n"));
     for kind in Kind::ALL {
         for mutation in SINGLE {
-            let fired = counts
-                .get(&(kind, mutation))
-                .is_some_and(|outcomes| !outcomes.is_empty());
-            assert!(
-                fired != cannot_be(kind, mutation),
-                "{kind:?} {mutation:?}: {fired}"
-            );
+            let fired = counts.get(&(kind, mutation)).is_some_and(|outcomes| !outcomes.is_empty());
+            assert!(fired != cannot_be(kind, mutation), "{kind:?} {mutation:?}: {fired}");
         }
     }
     let many = &counts[&(Kind::Many, Mutation::RollBackSet)];

@@ -115,15 +115,8 @@ pub(crate) fn apply(
     let file = directory.join(path);
     let before = fs::read(&file).unwrap();
     // Most often where something is written.
-    let written = before
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |at| at + 1);
-    let bound = if random.once_in(8) {
-        before.len()
-    } else {
-        written
-    };
+    let written = before.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    let bound = if random.once_in(8) { before.len() } else { written };
     let mut after = before.clone();
     let change = match mutation {
         Mutation::Flip => {
@@ -217,10 +210,7 @@ pub(crate) fn roll_back_set(directory: &Path, earlier: &Path, random: &mut Rando
     for path in all {
         let text = path.to_str().unwrap();
         let taken = match by_part {
-            true => parts
-                .iter()
-                .zip(&chosen)
-                .any(|(part, taken)| *taken && text.contains(part)),
+            true => parts.iter().zip(&chosen).any(|(part, taken)| *taken && text.contains(part)),
             false => random.once_in(3),
         };
         if !taken {

@@ -34,11 +34,7 @@ impl Webhook {
         let (directory, authority) = (TempDir::new().unwrap(), authority());
         certificates::signed(&authority, &["quota.svc"]).write(directory.path(), "tls");
         let mut arguments = prepare(directory.path(), &authority);
-        let webhook = [
-            "--admission.listen=127.0.0.1:0",
-            "--tls.cert=tls.crt",
-            "--tls.key=tls.key",
-        ];
+        let webhook = ["--admission.listen=127.0.0.1:0", "--tls.cert=tls.crt", "--tls.key=tls.key"];
         arguments.extend(webhook.map(str::to_owned));
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         Self {
@@ -56,20 +52,9 @@ impl Webhook {
         let client = certificates::client(&trusted, self.own.as_ref(), &versions);
         let connection = ClientConnection::new(Arc::new(client), server).unwrap();
         let mut stream = StreamOwned::new(connection, stream);
-        let headers = [
-            &[
-                ("content-type", "application/json"),
-                ("connection", "close"),
-            ],
-            headers,
-        ];
-        exchange(
-            &mut stream,
-            ("POST", path),
-            &headers.concat(),
-            body.to_string().as_bytes(),
-        )
-        .unwrap()
+        let headers = [&[("content-type", "application/json"), ("connection", "close")], headers];
+        exchange(&mut stream, ("POST", path), &headers.concat(), body.to_string().as_bytes())
+            .unwrap()
     }
 
     fn admit(&self, review: &Value) -> Value {
@@ -162,17 +147,9 @@ fn audit_events_need_a_token_where_no_certificate_is_asked_for() {
 fn audit_events_come_with_the_certificate_of_the_webhook() {
     let mut webhook = Webhook::start(|directory, authority| {
         fs::write(directory.join("ca.crt"), authority.pem()).unwrap();
-        [
-            "--tls.client_ca=ca.crt",
-            "--tls.allowed_names=kube-apiserver",
-        ]
-        .map(str::to_owned)
-        .into()
+        ["--tls.client_ca=ca.crt", "--tls.allowed_names=kube-apiserver"].map(str::to_owned).into()
     });
-    webhook.own = Some(certificates::signed(
-        &webhook.authority,
-        &["kube-apiserver"],
-    ));
+    webhook.own = Some(certificates::signed(&webhook.authority, &["kube-apiserver"]));
     webhook.set_quota(&[]);
     let event = failed(&webhook.admit(&review("a", "u", "1")));
     // No page sends reviews or events, whatever the browser shows for it.
@@ -182,11 +159,7 @@ fn audit_events_come_with_the_certificate_of_the_webhook() {
         assert_eq!(answer.status, 403, "{answer:?}");
         assert_eq!(answer.json()["reason"], "CrossOrigin", "{answer:?}");
         let (status, answer) = webhook.daemon.call("POST", path, &foreign, body);
-        assert_eq!(
-            (status, &answer["reason"]),
-            (403, &json!("CrossOrigin")),
-            "{answer}"
-        );
+        assert_eq!((status, &answer["reason"]), (403, &json!("CrossOrigin")), "{answer}");
     }
     let answer = webhook.post("/audit", &[], &event);
     assert_eq!(answer.json(), json!({"events": 1, "released": 1}));

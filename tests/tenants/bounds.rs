@@ -32,10 +32,8 @@ fn churn(callers: &Callers, who: &str, namespace: &str, uid: &str) {
 
 #[test]
 fn one_principal_does_not_take_all_that_may_be_pending_or_committed() {
-    let arguments = [
-        "--reservations.max_pending_per_principal=2",
-        "--limits.committed_per_namespace=1",
-    ];
+    let arguments =
+        ["--reservations.max_pending_per_principal=2", "--limits.committed_per_namespace=1"];
     let callers = Callers::start(WHO, &arguments);
     let nothing = json!({});
     for namespace in ["a", "b"] {
@@ -88,10 +86,7 @@ fn watch(callers: &Callers, who: &str) -> Option<Response<Body>> {
 
 #[tokio::test]
 async fn one_principal_does_not_take_all_watches() {
-    let arguments = [
-        "--limits.watch_streams=3",
-        "--limits.watch_streams_per_principal=2",
-    ];
+    let arguments = ["--limits.watch_streams=3", "--limits.watch_streams_per_principal=2"];
     let callers = Callers::start(WHO, &arguments);
     let mut open: Vec<_> = (0..2).map(|_| watch(&callers, "greedy").unwrap()).collect();
     assert!(watch(&callers, "greedy").is_none());
@@ -117,73 +112,25 @@ fn one_tenant_does_not_make_up_names_of_resources_without_end() {
     let quota = json!({"spec": {"hard": {"pods": "9"}}});
     callers.expect(201, "root", "PUT", "/v1/namespaces/a/quotas/q", &quota);
     let full = (422, "LimitReached");
-    callers.refused(
-        full,
-        "greedy",
-        "POST",
-        &a,
-        &reserve_request("wide", named(0, 65)),
-    );
+    callers.refused(full, "greedy", "POST", &a, &reserve_request("wide", named(0, 65)));
     let long = format!("{}.example.com/r", vec!["x".repeat(50); 4].join("."));
     let long = (0..40).map(|number| (format!("{long}{number}"), json!("1")));
-    callers.refused(
-        full,
-        "greedy",
-        "POST",
-        &a,
-        &reserve_request("long", long.collect()),
-    );
-    callers.expect(
-        201,
-        "greedy",
-        "POST",
-        &a,
-        &reserve_request("u", named(0, 60)),
-    );
-    callers.refused(
-        full,
-        "greedy",
-        "POST",
-        &a,
-        &reserve_request("v", named(60, 60)),
-    );
+    callers.refused(full, "greedy", "POST", &a, &reserve_request("long", long.collect()));
+    callers.expect(201, "greedy", "POST", &a, &reserve_request("u", named(0, 60)));
+    callers.refused(full, "greedy", "POST", &a, &reserve_request("v", named(60, 60)));
     // Committed names count as reserved ones do.
     let commit = format!("{a}/u/commit");
     callers.expect(200, "greedy", "POST", &commit, &json!({}));
-    callers.refused(
-        full,
-        "greedy",
-        "POST",
-        &a,
-        &reserve_request("v", named(60, 60)),
-    );
+    callers.refused(full, "greedy", "POST", &a, &reserve_request("v", named(60, 60)));
     // Names that are used already do not add to the number, and another namespace has its own.
-    callers.expect(
-        201,
-        "greedy",
-        "POST",
-        &a,
-        &reserve_request("w", named(0, 60)),
-    );
-    callers.expect(
-        201,
-        "other",
-        "POST",
-        &b,
-        &reserve_request("v", named(60, 60)),
-    );
+    callers.expect(201, "greedy", "POST", &a, &reserve_request("w", named(0, 60)));
+    callers.expect(201, "other", "POST", &b, &reserve_request("v", named(60, 60)));
     // They go with the last reservation and the last commit.
     for uid in ["u", "w"] {
         let own = format!("{a}/{uid}");
         callers.expect(204, "greedy", "DELETE", &own, &json!(null));
     }
-    callers.expect(
-        201,
-        "greedy",
-        "POST",
-        &a,
-        &reserve_request("x", named(60, 60)),
-    );
+    callers.expect(201, "greedy", "POST", &a, &reserve_request("x", named(60, 60)));
 }
 
 #[test]
@@ -194,13 +141,7 @@ fn the_churn_of_one_tenant_makes_no_end_of_another_be_forgotten() {
         churn(&callers, "greedy", "b", &format!("u{number}"));
     }
     let ended = (409, "ReservationEnded");
-    callers.refused(
-        ended,
-        "other",
-        "POST",
-        &reservations("a"),
-        &reserve_request("u", "1"),
-    );
+    callers.refused(ended, "other", "POST", &reservations("a"), &reserve_request("u", "1"));
     // The flood has made its own be forgotten, the first ones first.
     let of = |number: u32| format!("{}/u{number}", reservations("b"));
     callers.expect(404, "greedy", "GET", &of(0), &json!(null));
@@ -209,10 +150,7 @@ fn the_churn_of_one_tenant_makes_no_end_of_another_be_forgotten() {
 
 #[tokio::test]
 async fn the_denials_of_one_tenant_leave_those_of_another() {
-    let bounds: [&[&str]; 2] = [
-        &["--denials.max_records=20"],
-        &["--denials.max_bytes=20000"],
-    ];
+    let bounds: [&[&str]; 2] = [&["--denials.max_records=20"], &["--denials.max_bytes=20000"]];
     for arguments in bounds {
         let callers = Callers::start(WHO, arguments);
         for namespace in ["a", "b"] {
@@ -222,13 +160,7 @@ async fn the_denials_of_one_tenant_leave_those_of_another() {
         }
         let denied = |who: &str, namespace: &str, uid: &str| {
             let all = reservations(namespace);
-            callers.refused(
-                (403, "ExceedsHard"),
-                who,
-                "POST",
-                &all,
-                &reserve_request(uid, "2"),
-            );
+            callers.refused((403, "ExceedsHard"), who, "POST", &all, &reserve_request(uid, "2"));
         };
         denied("other", "a", "quiet");
         for number in 0..150 {
@@ -306,10 +238,7 @@ fn one_tenant_with_many_namespaces_takes_no_more_than_its_share() {
     }
 
     for number in 0..VICTIM {
-        let (all, request) = (
-            reservations("team-b"),
-            reserve_request(&victim(number), "1"),
-        );
+        let (all, request) = (reservations("team-b"), reserve_request(&victim(number), "1"));
         callers.refused((409, "ReservationEnded"), "victim", "POST", &all, &request);
     }
     let list = callers.get("victim", "/v1/namespaces/team-a/denials?limit=500");
@@ -329,10 +258,7 @@ fn one_tenant_with_many_namespaces_takes_no_more_than_its_share() {
     let mut answer = answer.unwrap();
     assert_eq!(answer.status(), 200);
     let lines = answer.body_mut().read_to_string().unwrap();
-    assert!(
-        lines.contains("DELETED") && !lines.contains("ERROR"),
-        "{lines}"
-    );
+    assert!(lines.contains("DELETED") && !lines.contains("ERROR"), "{lines}");
     let own = callers.call("attacker", "GET", &path("att-0", "q"), &json!(null));
     assert_eq!(own.0, 200);
 }

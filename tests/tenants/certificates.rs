@@ -71,10 +71,7 @@ impl Served {
             roles: vec![Role::Read, Role::Reserve, Role::Admin],
             namespaces: vec![Pattern::all()],
         };
-        let file = File {
-            certificates: ALLOWED.map(record).into(),
-            ..File::default()
-        };
+        let file = File { certificates: ALLOWED.map(record).into(), ..File::default() };
         put("tokens.toml", file.to_toml().unwrap());
         let allowed = format!("--tls.allowed_names={}", ALLOWED.join(","));
         let arguments = [
@@ -102,11 +99,7 @@ impl Served {
         own: &Pair,
         versions: &[&'static SupportedProtocolVersion],
     ) -> Arc<ClientConfig> {
-        Arc::new(certificates::client(
-            &self.server_ca.pem(),
-            Some(own),
-            versions,
-        ))
+        Arc::new(certificates::client(&self.server_ca.pem(), Some(own), versions))
     }
 
     /// The same with these DNS names, and whatever is spoken.
@@ -169,10 +162,7 @@ fn an_expired_certificate_is_not_good_for_a_session_of_before() {
         let (client, mut first) = connected.unwrap();
         let deadline = Instant::now() + 2 * PATIENCE;
         while served.serves(&client) {
-            assert!(
-                Instant::now() < deadline,
-                "it is served for ever: {version:?}"
-            );
+            assert!(Instant::now() < deadline, "it is served for ever: {version:?}");
         }
         for _ in 0..3 {
             assert!(!served.serves(&client), "{version:?}");
@@ -185,10 +175,7 @@ fn an_expired_certificate_is_not_good_for_a_session_of_before() {
 
 /// Takes other CA certificates into force.
 fn trust(served: &Served, authorities: &[&Authority]) {
-    let pem: String = authorities
-        .iter()
-        .map(|authority| authority.pem())
-        .collect();
+    let pem: String = authorities.iter().map(|authority| authority.pem()).collect();
     // Renamed, so that it is there at once.
     let path = |name: &str| served.directory.path().join(name);
     fs::write(path("ca.new"), pem).unwrap();
@@ -248,11 +235,7 @@ fn callers_are_known_by_names_of_the_right_type_alone() {
         // At the API the certificate is one of nobody.
         let mut api = served.connect("api", &client);
         let (status, answer) = ask(&mut api, "GET", "/v1/namespaces/a/usage", "").unwrap();
-        assert_eq!(
-            (status, &answer["reason"]),
-            (401, &"Unauthorized".into()),
-            "{what}"
-        );
+        assert_eq!((status, &answer["reason"]), (401, &"Unauthorized".into()), "{what}");
     }
     assert!(served.serves(&served.client_with(&served.client_ca, &["kube-apiserver"])));
     // Its own name by another CA is nobody's either.

@@ -11,10 +11,7 @@ fn send(callers: &Callers, change: &str, uid: &str, version: &str, cpu: &str) ->
     let event = json!([{"type": change, "object": pod("a", uid, version, cpu)}]);
     let answer = callers.expect(200, "bridge", "POST", "/v1/events", &event);
     let reason = answer["rejected"][0]["reason"].as_str();
-    (
-        answer["accepted"].as_u64().unwrap(),
-        reason.unwrap_or_default().to_owned(),
-    )
+    (answer["accepted"].as_u64().unwrap(), reason.unwrap_or_default().to_owned())
 }
 
 fn used(callers: &Callers) -> Value {
@@ -24,10 +21,7 @@ fn used(callers: &Callers) -> Value {
 
 #[test]
 fn a_version_that_no_server_gives_keeps_no_later_event_out() {
-    let callers = Callers::start(
-        &[("bridge", "ingest", "*"), ("root", "admin,read", "*")],
-        &[],
-    );
+    let callers = Callers::start(&[("bridge", "ingest", "*"), ("root", "admin,read", "*")], &[]);
     let quota = json!({"spec": {"hard": {"requests.cpu": "9"}}});
     callers.expect(201, "root", "PUT", "/v1/namespaces/a/quotas/q", &quota);
     assert_eq!(send(&callers, "ADDED", "known", "5", "1").0, 1);
@@ -35,10 +29,7 @@ fn a_version_that_no_server_gives_keeps_no_later_event_out() {
         for uid in ["new", "known"] {
             let (accepted, reason) = send(&callers, "MODIFIED", uid, version, "3");
             assert_eq!(accepted, 0, "{reason}");
-            assert!(
-                reason.contains("is not a number up to 9223372036854775807"),
-                "{reason}"
-            );
+            assert!(reason.contains("is not a number up to 9223372036854775807"), "{reason}");
         }
     }
     assert_eq!(used(&callers), "1");
@@ -53,11 +44,7 @@ fn a_version_that_no_server_gives_keeps_no_later_event_out() {
 /// A message that cannot be read may hold anything, a Secret for example.
 #[test]
 fn the_text_of_a_rejected_event_is_for_administrators() {
-    let who = [
-        ("bridge", "ingest", "*"),
-        ("root", "admin,read", "*"),
-        ("reader", "read", "*"),
-    ];
+    let who = [("bridge", "ingest", "*"), ("root", "admin,read", "*"), ("reader", "read", "*")];
     let callers = Callers::start(&who, &[]);
     let secret = json!([{"type": "ADDED", "object": {"kind": "Secret", "data": {"key": "hidden"}, "metadata": 7}}]);
     let answer = callers.expect(200, "bridge", "POST", "/v1/events", &secret);
@@ -65,10 +52,7 @@ fn the_text_of_a_rejected_event_is_for_administrators() {
     let entries = |who: &str| callers.get(who, "/v1/entries?from=1").to_string();
     assert!(entries("root").contains("hidden"));
     let seen = entries("reader");
-    assert!(
-        seen.contains("Rejected") && !seen.contains("hidden"),
-        "{seen}"
-    );
+    assert!(seen.contains("Rejected") && !seen.contains("hidden"), "{seen}");
 }
 
 /// A pod of one tenant that names more resources than others can imagine.
@@ -82,10 +66,7 @@ fn wide(namespace: &str, count: usize) -> Value {
 
 #[test]
 fn a_pod_of_very_many_resources_keeps_no_relist_from_being_complete() {
-    let callers = Callers::start(
-        &[("bridge", "ingest", "*"), ("root", "admin,read", "*")],
-        &[],
-    );
+    let callers = Callers::start(&[("bridge", "ingest", "*"), ("root", "admin,read", "*")], &[]);
     let quota = json!({"spec": {"hard": {"requests.cpu": "9"}}});
     callers.expect(201, "root", "PUT", "/v1/namespaces/a/quotas/q", &quota);
     // No event told that it was deleted.

@@ -66,15 +66,10 @@ fn others_are_decided_between_the_parts_of_a_flood_of_batches() {
     callers.expect(201, "root", "PUT", "/v1/namespaces/a/quotas/q", &quota);
     let quota = json!({"spec": {"hard": {"pods": "100000"}}});
     callers.expect(201, "root", "PUT", "/v1/namespaces/open/quotas/q", &quota);
-    let fill: Vec<_> = (0..ITEMS)
-        .map(|number| pods("a", &format!("fill-{number}")))
-        .collect();
+    let fill: Vec<_> = (0..ITEMS).map(|number| pods("a", &format!("fill-{number}"))).collect();
     let filled = callers.expect(200, "filler", "POST", BATCH, &json!({"items": fill}));
     let statuses = filled["items"].as_array().unwrap().iter();
-    assert!(
-        statuses.clone().all(|item| item["status"] == 201),
-        "{filled}"
-    );
+    assert!(statuses.clone().all(|item| item["status"] == 201), "{filled}");
 
     // The first and the last of each batch are granted, so that entries show when it was decided.
     let batch = |number: usize| {
@@ -93,22 +88,12 @@ fn others_are_decided_between_the_parts_of_a_flood_of_batches() {
         });
         let floods: Vec<_> = floods.collect();
         let deadline = Instant::now() + patience;
-        while callers.get("root", OPEN)["items"]
-            .as_array()
-            .unwrap()
-            .is_empty()
-        {
+        while callers.get("root", OPEN)["items"].as_array().unwrap().is_empty() {
             assert!(Instant::now() < deadline, "the flood does not begin");
         }
         let mut round = 0;
         while round == 0 || (round < 100 && floods.iter().any(|flood| !flood.is_finished())) {
-            callers.expect(
-                201,
-                "other",
-                "POST",
-                OPEN,
-                &pods_of_path(&format!("other-{round}")),
-            );
+            callers.expect(201, "other", "POST", OPEN, &pods_of_path(&format!("other-{round}")));
             let review = review("open", &format!("hook-{round}"), "1");
             let answer = callers.expect(200, "hook", "POST", "/admit", &review);
             assert_eq!(answer["response"]["allowed"], true, "{answer}");
@@ -130,17 +115,11 @@ fn others_are_decided_between_the_parts_of_a_flood_of_batches() {
     let last_begins = spans.iter().map(|(begin, _)| *begin).max().unwrap();
     for who in ["other", "hook"] {
         let first = at(&format!("{who}-0"));
-        assert!(
-            first < last_begins,
-            "{who} waited for all of the flood: {granted:?}"
-        );
+        assert!(first < last_begins, "{who} waited for all of the flood: {granted:?}");
         let own = granted.iter().filter(|(uid, _)| uid.starts_with(who));
         let inside =
             own.filter(|(_, own)| spans.iter().any(|(begin, end)| begin < own && own < end));
-        assert!(
-            inside.count() > 0,
-            "{who} waited for whole batches: {granted:?}"
-        );
+        assert!(inside.count() > 0, "{who} waited for whole batches: {granted:?}");
     }
 }
 
@@ -158,15 +137,8 @@ fn at_last(callers: &Callers, who: &str, method: &str, path: &str, body: &Value)
         if (200..300).contains(&status) {
             return;
         }
-        assert_eq!(
-            (status, &answer["reason"]),
-            (503, &json!("Timeout")),
-            "{answer}"
-        );
-        assert!(
-            Instant::now() < deadline,
-            "{who}: {method} {path}: {answer}"
-        );
+        assert_eq!((status, &answer["reason"]), (503, &json!("Timeout")), "{answer}");
+        assert!(Instant::now() < deadline, "{who}: {method} {path}: {answer}");
     }
 }
 
@@ -196,27 +168,14 @@ fn wide_lists_end_with_the_time_of_their_requests() {
         let lists: Vec<_> = (0..LISTS).map(|_| scope.spawn(list)).collect();
         let mut round = 0;
         while lists.iter().any(|list| !list.is_finished()) {
-            at_last(
-                &callers,
-                "other",
-                "POST",
-                OPEN,
-                &pods_of_path(&format!("u{round}")),
-            );
+            at_last(&callers, "other", "POST", OPEN, &pods_of_path(&format!("u{round}")));
             round += 1;
         }
-        lists
-            .into_iter()
-            .map(|list| list.join().unwrap())
-            .collect::<Vec<_>>()
+        lists.into_iter().map(|list| list.join().unwrap()).collect::<Vec<_>>()
     });
     let (whole, cut): (Vec<_>, Vec<_>) = lists.into_iter().partition(|(status, _)| *status == 200);
     for (status, answer) in &cut {
-        assert_eq!(
-            (*status, &answer["reason"]),
-            (503, &json!("Timeout")),
-            "{answer}"
-        );
+        assert_eq!((*status, &answer["reason"]), (503, &json!("Timeout")), "{answer}");
     }
     println!("{} lists are whole, {} were cut", whole.len(), cut.len());
     assert!(!cut.is_empty(), "{LISTS} lists within a second?");
@@ -259,10 +218,7 @@ fn a_flood_of_readers_of_the_journal_waits_for_itself() {
         answered.load(Ordering::SeqCst)
     });
     println!("{answered_before} of {FLOOD} were answered before another principal's");
-    assert!(
-        answered_before <= FLOOD / 2,
-        "{answered_before} of {FLOOD} came first"
-    );
+    assert!(answered_before <= FLOOD / 2, "{answered_before} of {FLOOD} came first");
 }
 
 /// Requests that fail are counted, and few of them are logged.
@@ -282,9 +238,6 @@ fn a_flood_of_requests_that_fail_writes_few_lines() {
     let log = callers.daemon.log();
     for text in ["request failed", "events were rejected"] {
         let lines = log.lines().filter(|line| line.contains(text)).count();
-        assert!(
-            lines > 0 && lines <= seconds * PER_SECOND,
-            "{lines} lines say {text:?}"
-        );
+        assert!(lines > 0 && lines <= seconds * PER_SECOND, "{lines} lines say {text:?}");
     }
 }

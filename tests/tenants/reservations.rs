@@ -69,13 +69,7 @@ fn a_commit_changes_nothing_that_was_observed_here_or_elsewhere() {
     callers.refused((403, "Forbidden"), "tenant", "POST", A, &nothing);
     // A commit of one's own counts until it is observed.
     callers.expect(201, "holder", "POST", A, &reserve_request("new", "1"));
-    callers.expect(
-        200,
-        "holder",
-        "POST",
-        &path(A, "new", "/commit"),
-        &json!({}),
-    );
+    callers.expect(200, "holder", "POST", &path(A, "new", "/commit"), &json!({}));
     assert_eq!(counted(&callers)[0], "4+0");
     see(&callers, "ADDED", "a", "new", "500m");
     assert_eq!(counted(&callers), ["3500m+0", "3500m+0"]);
@@ -90,13 +84,7 @@ fn a_uid_of_another_namespace_is_neither_blocked_nor_shown() {
     let check = "/v1/namespaces/b/check";
     let answer = callers.expect(200, "tenant", "POST", check, &reserve_request("u", "9"));
     assert_eq!(answer["quotas"], json!([]), "{answer}");
-    callers.refused(
-        (403, "Forbidden"),
-        "tenant",
-        "GET",
-        &path(A, "u", ""),
-        &json!(null),
-    );
+    callers.refused((403, "Forbidden"), "tenant", "GET", &path(A, "u", ""), &json!(null));
     see(&callers, "ADDED", "b", "u", "1");
     see(&callers, "DELETED", "b", "u", "1");
     assert_eq!(counted(&callers)[0], "0+3");
@@ -116,17 +104,8 @@ fn has_ended(callers: &Callers, body: &Value, state: &str, cause: &str) {
     let each = "/v1/reservations:batch";
     let answer = callers.expect(200, "holder", "POST", each, &batch(false));
     let item = &answer["items"][0];
-    assert_eq!(
-        (&item["status"], &item["reason"]),
-        (&json!(409), &json!("ReservationEnded"))
-    );
-    callers.refused(
-        (409, "ReservationEnded"),
-        "holder",
-        "POST",
-        each,
-        &batch(true),
-    );
+    assert_eq!((&item["status"], &item["reason"]), (&json!(409), &json!("ReservationEnded")));
+    callers.refused((409, "ReservationEnded"), "holder", "POST", each, &batch(true));
     assert_eq!(counted(callers)[0], "0+0");
 }
 
@@ -157,13 +136,7 @@ async fn what_has_ended_is_told_and_holds_nothing() {
     // What is committed is given back by its holder, once.
     let returned = reserve_request("returned", "2");
     callers.expect(201, "holder", "POST", A, &returned);
-    callers.expect(
-        200,
-        "holder",
-        "POST",
-        &path(A, "returned", "/commit"),
-        &nothing,
-    );
+    callers.expect(200, "holder", "POST", &path(A, "returned", "/commit"), &nothing);
     assert_eq!(counted(&callers)[0], "2+0");
     for _ in 0..2 {
         release("returned", 204);

@@ -155,22 +155,12 @@ fn a_quantity_is_bounded_wherever_it_is_read() {
         &json!({"spec": {"hard": {"pods": "9"}}}),
     );
     callers.expect(201, "greedy", "POST", all, &reserve("c", "1"));
-    for text in [
-        long(65),
-        long(100_000),
-        "1".repeat(65),
-        format!("1.{}", "0".repeat(70)),
-    ] {
+    for text in [long(65), long(100_000), "1".repeat(65), format!("1.{}", "0".repeat(70))] {
         for (who, method, path, body) in [
             ("greedy", "POST", all, reserve("u", &text)),
             ("greedy", "POST", all, object(&text)),
             ("greedy", "POST", BATCH, batch(&text)),
-            (
-                "greedy",
-                "POST",
-                "/v1/namespaces/a/check",
-                reserve("u", &text),
-            ),
+            ("greedy", "POST", "/v1/namespaces/a/check", reserve("u", &text)),
             (
                 "greedy",
                 "POST",
@@ -192,12 +182,7 @@ fn a_quantity_is_bounded_wherever_it_is_read() {
                 "/v1/events",
                 json!([{"type": "ADDED", "object": super::pod("a", "p", "7", &text)}]),
             ),
-            (
-                "hook",
-                "POST",
-                "/v1/events",
-                json!([{"type": "ADDED", "object": quota(&text)}]),
-            ),
+            ("hook", "POST", "/v1/events", json!([{"type": "ADDED", "object": quota(&text)}])),
             (
                 "hook",
                 "POST",
@@ -216,9 +201,7 @@ fn a_quantity_is_bounded_wherever_it_is_read() {
             let shown = answer.to_string();
             let said = shown.contains("64 bytes") && shown.len() < 32 << 10;
             let refused = matches!(status, 400 | 422)
-                || answer["rejected"]
-                    .as_array()
-                    .is_some_and(|all| all.len() == 1)
+                || answer["rejected"].as_array().is_some_and(|all| all.len() == 1)
                 || answer["items"][0]["status"] == 422
                 || answer["response"]["allowed"] == false;
             assert!(
@@ -229,14 +212,8 @@ fn a_quantity_is_bounded_wherever_it_is_read() {
         }
         // A patch of a stored object, in each of the forms that a client may send.
         for (media_type, patch) in [
-            (
-                "application/merge-patch+json",
-                json!({"spec": {"hard": {"pods": text}}}),
-            ),
-            (
-                "application/strategic-merge-patch+json",
-                json!({"spec": {"hard": {"pods": text}}}),
-            ),
+            ("application/merge-patch+json", json!({"spec": {"hard": {"pods": text}}})),
+            ("application/strategic-merge-patch+json", json!({"spec": {"hard": {"pods": text}}})),
             (
                 "application/json-patch+json",
                 json!([{"op": "replace", "path": "/spec/hard/pods", "value": text}]),
@@ -250,17 +227,9 @@ fn a_quantity_is_bounded_wherever_it_is_read() {
                 patch["metadata"]["name"] = json!("held");
             }
             let path = format!("{core}/held?fieldManager=m&force=true");
-            let path = if media_type.contains("apply") {
-                path
-            } else {
-                format!("{core}/held")
-            };
-            let sent = callers.daemon.send(
-                super::support::PATIENCE,
-                ("PATCH", &*path),
-                &headers,
-                &patch,
-            );
+            let path = if media_type.contains("apply") { path } else { format!("{core}/held") };
+            let sent =
+                callers.daemon.send(super::support::PATIENCE, ("PATCH", &*path), &headers, &patch);
             let (status, answer) = super::support::quotad::read(sent);
             let shown = answer.to_string();
             assert!(
@@ -285,37 +254,20 @@ fn a_quantity_is_shown_in_its_canonical_form() {
     let set = callers.expect(201, "root", "PUT", path, &quota);
     assert_eq!(set["spec"]["hard"], shown);
     let same = callers.expect(200, "root", "PUT", path, &quota);
-    assert_eq!(
-        same["metadata"]["resourceVersion"],
-        set["metadata"]["resourceVersion"]
-    );
+    assert_eq!(same["metadata"]["resourceVersion"], set["metadata"]["resourceVersion"]);
     let all = "/v1/namespaces/a/reservations";
-    let granted = item(
-        "a",
-        "web",
-        "u",
-        &json!({"requests.cpu": "01", "requests.storage": "+1Ki"}),
-    );
+    let granted = item("a", "web", "u", &json!({"requests.cpu": "01", "requests.storage": "+1Ki"}));
     let granted = callers.expect(201, "root", "POST", all, &granted);
     let reserved = json!({"requests.cpu": "1", "requests.storage": "1Ki"});
     assert_eq!(granted["reserved"], reserved);
-    assert_eq!(
-        callers.get("root", &format!("{all}/u"))["reserved"],
-        reserved
-    );
+    assert_eq!(callers.get("root", &format!("{all}/u"))["reserved"], reserved);
 
     let denied = item("a", "web-2", "u2", &json!({"requests.cpu": "002"}));
     let denied = callers.expect(403, "root", "POST", all, &denied);
     let detail = denied["detail"].as_str().unwrap();
     let words = "exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=1, limited: requests.cpu=2";
     assert!(detail.starts_with(words), "{detail}");
-    let review = callers.expect(
-        200,
-        "root",
-        "POST",
-        "/admit",
-        &super::review("a", "p", "+3"),
-    );
+    let review = callers.expect(200, "root", "POST", "/admit", &super::review("a", "p", "+3"));
     let message = review["response"]["status"]["message"].as_str().unwrap();
     assert!(message.contains("requested: requests.cpu=3,"), "{message}");
     let entries = callers.get("root", "/v1/entries?from=1").to_string();

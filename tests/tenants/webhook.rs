@@ -12,11 +12,8 @@ use super::{
     },
 };
 
-const WHO: &[Principal<'_>] = &[
-    ("hook", "reserve", "*"),
-    ("bridge", "ingest", "*"),
-    ("root", "admin,read,reserve", "*"),
-];
+const WHO: &[Principal<'_>] =
+    &[("hook", "reserve", "*"), ("bridge", "ingest", "*"), ("root", "admin,read,reserve", "*")];
 
 /// A daemon with a quota in the namespace `a`.
 fn start(hard: Value) -> Callers {
@@ -165,16 +162,8 @@ fn a_review_with_a_field_twice_is_denied() {
         ("/request", "dryRun", json!(true)),
         ("/request", "uid", json!("other")),
         ("/request", "subResource", json!("status")),
-        (
-            "/request",
-            "kind",
-            json!({"kind": "Event", "version": "v1"}),
-        ),
-        (
-            "/request",
-            "resource",
-            json!({"resource": "events", "version": "v1"}),
-        ),
+        ("/request", "kind", json!({"kind": "Event", "version": "v1"})),
+        ("/request", "resource", json!({"resource": "events", "version": "v1"})),
         ("/request", "userInfo", json!({"username": "root"})),
     ];
     let mut full = whole.clone();
@@ -191,10 +180,8 @@ fn a_review_with_a_field_twice_is_denied() {
         let last = with_second(&other, at, field, &own);
         for text in [first, last] {
             let authorization = callers.authorization("hook").unwrap();
-            let headers = [
-                ("authorization", &*authorization),
-                ("content-type", "application/json"),
-            ];
+            let headers =
+                [("authorization", &*authorization), ("content-type", "application/json")];
             let mut stream =
                 TcpStream::connect(callers.daemon.ready["api"].as_str().unwrap()).unwrap();
             let answer =
@@ -204,10 +191,7 @@ fn a_review_with_a_field_twice_is_denied() {
             assert_eq!(response["allowed"], false, "{field}: {answer:?}");
             assert_eq!(response["status"]["code"], 400, "{field}: {answer:?}");
             let message = response["status"]["message"].as_str().unwrap();
-            assert!(
-                message.contains(&format!("{field} occurs twice")),
-                "{message}"
-            );
+            assert!(message.contains(&format!("{field} occurs twice")), "{message}");
         }
     }
     // The largest of them are read in another way.
@@ -216,10 +200,7 @@ fn a_review_with_a_field_twice_is_denied() {
     let text = with_second(&large, "/request", "namespace", &json!("elsewhere"));
     assert!(text.len() > 9 << 20);
     let authorization = callers.authorization("hook").unwrap();
-    let headers = [
-        ("authorization", &*authorization),
-        ("content-type", "application/json"),
-    ];
+    let headers = [("authorization", &*authorization), ("content-type", "application/json")];
     let mut stream = TcpStream::connect(callers.daemon.ready["api"].as_str().unwrap()).unwrap();
     let answer = exchange(&mut stream, ("POST", "/admit"), &headers, text.as_bytes()).unwrap();
     assert_eq!(answer.json()["response"]["allowed"], false, "{answer:?}");
@@ -236,99 +217,24 @@ fn an_object_that_is_none_or_of_another_request_is_denied() {
     let create = review("a", "u", "1");
     let list = json!([{"name": "n", "uid": "u"}, {}]);
     for (whole, at, value, why) in [
-        (
-            &create,
-            "/request/object",
-            list.clone(),
-            "object is not a JSON object",
-        ),
-        (
-            &create,
-            "/request/object",
-            json!([]),
-            "object is not a JSON object",
-        ),
-        (
-            &create,
-            "/request/object",
-            json!("text"),
-            "not a JSON object",
-        ),
+        (&create, "/request/object", list.clone(), "object is not a JSON object"),
+        (&create, "/request/object", json!([]), "object is not a JSON object"),
+        (&create, "/request/object", json!("text"), "not a JSON object"),
         (&create, "/request/object", json!(7), "not a JSON object"),
-        (
-            &create,
-            "/request/object/metadata",
-            list,
-            "metadata is not a JSON object",
-        ),
-        (
-            &create,
-            "/request/object/spec",
-            json!([]),
-            "spec is not a JSON object",
-        ),
-        (
-            &create,
-            "/request/object/kind",
-            json!("Event"),
-            "kind of the request",
-        ),
-        (
-            &create,
-            "/request/object/apiVersion",
-            json!("v2"),
-            "API version",
-        ),
-        (
-            &create,
-            "/request/oldObject",
-            pod("a", "u", "1", "1"),
-            "no old object",
-        ),
-        (
-            &create,
-            "/request/kind",
-            json!(["", "v1", "Pod"]),
-            "cannot read",
-        ),
-        (
-            &create,
-            "/request/resource",
-            json!(["", "pods"]),
-            "cannot read",
-        ),
+        (&create, "/request/object/metadata", list, "metadata is not a JSON object"),
+        (&create, "/request/object/spec", json!([]), "spec is not a JSON object"),
+        (&create, "/request/object/kind", json!("Event"), "kind of the request"),
+        (&create, "/request/object/apiVersion", json!("v2"), "API version"),
+        (&create, "/request/oldObject", pod("a", "u", "1", "1"), "no old object"),
+        (&create, "/request/kind", json!(["", "v1", "Pod"]), "cannot read"),
+        (&create, "/request/resource", json!(["", "pods"]), "cannot read"),
         (&create, "/request/userInfo", json!(["root"]), "cannot read"),
         (&create, "/request/namespace", json!(7), "cannot read"),
-        (
-            &create,
-            "/request/operation",
-            json!(["CREATE"]),
-            "cannot read",
-        ),
-        (
-            &update,
-            "/request/oldObject",
-            json!([]),
-            "object is not a JSON object",
-        ),
-        (
-            &update,
-            "/request/name",
-            json!("other"),
-            "name of the request",
-        ),
-        (
-            &update,
-            "/request/object/metadata/uid",
-            json!("v"),
-            "uid of the old object",
-        ),
-        (
-            &update,
-            "/request/oldObject/kind",
-            json!("Event"),
-            "kind of the request",
-        ),
+        (&create, "/request/operation", json!(["CREATE"]), "cannot read"),
+        (&update, "/request/oldObject", json!([]), "object is not a JSON object"),
+        (&update, "/request/name", json!("other"), "name of the request"),
+        (&update, "/request/object/metadata/uid", json!("v"), "uid of the old object"),
+        (&update, "/request/oldObject/kind", json!("Event"), "kind of the request"),
     ] {
         let mut wrong = whole.clone();
         let (parent, field) = at.rsplit_once('/').unwrap();

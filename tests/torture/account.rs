@@ -94,13 +94,11 @@ impl Account {
         let time = entry["time"].as_str().unwrap();
         self.entries += 1;
         if sequence != self.entries {
-            self.wrong
-                .push(format!("{sequence} stands where {} should", self.entries));
+            self.wrong.push(format!("{sequence} stands where {} should", self.entries));
         }
         let order = |time: &str| time.parse::<quota_semantics::Timestamp>().unwrap();
         if !self.last_time.is_empty() && order(time) < order(&self.last_time) {
-            self.wrong
-                .push(format!("{sequence} is earlier than before"));
+            self.wrong.push(format!("{sequence} is earlier than before"));
         }
         time.clone_into(&mut self.last_time);
         self.apply(sequence, &entry["event"]);
@@ -148,9 +146,7 @@ impl Account {
             "ReservationExtended" => self.life(uid).extended.push(sequence),
             "ReservationCommitted" => {
                 let committed = share(&event["resources"]);
-                self.life(uid)
-                    .committed
-                    .push((sequence, committed.amounts.0));
+                self.life(uid).committed.push((sequence, committed.amounts.0));
                 self.committed.insert(uid.to_owned(), committed.clone());
                 self.used.insert(uid.to_owned(), committed);
                 self.end_if(true, uid, "committed", sequence);
@@ -162,8 +158,7 @@ impl Account {
             "SourceAdvanced" => {
                 let position = event["cursor"]["position"].as_u64().unwrap();
                 if position <= self.position {
-                    self.wrong
-                        .push(format!("{sequence}: message {position} is consumed again"));
+                    self.wrong.push(format!("{sequence}: message {position} is consumed again"));
                 }
                 self.position = position;
             }
@@ -177,8 +172,7 @@ impl Account {
         }
         self.life(uid).ended.push((how, sequence));
         if self.pending.remove(uid).is_none() {
-            self.wrong
-                .push(format!("{sequence}: {uid} is {how}, and was not pending"));
+            self.wrong.push(format!("{sequence}: {uid} is {how}, and was not pending"));
         }
     }
 
@@ -197,8 +191,7 @@ impl Account {
         let (used, pending) = (sum(&self.used, namespace), sum(&self.pending, namespace));
         let counted = (used.0 + pending.0, used.1 + pending.1);
         if counted.0 > HARD_UNITS || counted.1 > HARD_COUNT {
-            self.wrong
-                .push(format!("{sequence}: granted {counted:?} in {namespace}"));
+            self.wrong.push(format!("{sequence}: granted {counted:?} in {namespace}"));
         }
     }
 
@@ -233,12 +226,7 @@ impl Account {
     /// Every acknowledged request is in the entries, not later than its acknowledgement.
     pub(crate) fn holds(&self, acknowledged: &[Acknowledged]) {
         let mut lost = Vec::new();
-        for Acknowledged {
-            uid,
-            what,
-            sequence,
-        } in acknowledged
-        {
+        for Acknowledged { uid, what, sequence } in acknowledged {
             let none = Life::default();
             let life = self.lives.get(uid).unwrap_or(&none);
             let in_time = |entry: u64| sequence.is_none_or(|latest| entry <= latest);
@@ -275,18 +263,12 @@ impl Account {
     pub(crate) fn agrees_with(&self, published: &Published) {
         let alive = published.objects.iter().filter_map(|(uid, state)| {
             let alive = (*state)?;
-            let share = Share {
-                namespace: alive.namespace.to_owned(),
-                amounts: (alive.units, 1),
-            };
+            let share = Share { namespace: alive.namespace.to_owned(), amounts: (alive.units, 1) };
             Some((uid.clone(), share))
         });
         let mut expected: BTreeMap<_, _> = alive.collect();
         for (uid, share) in &self.committed {
-            assert!(
-                !published.objects.contains_key(uid),
-                "{uid} was published, and not seen"
-            );
+            assert!(!published.objects.contains_key(uid), "{uid} was published, and not seen");
             expected.insert(uid.clone(), share.clone());
         }
         assert_eq!(self.used, expected);
@@ -353,9 +335,7 @@ fn sum(shares: &BTreeMap<String, Share>, namespace: &str) -> Amounts {
     shares
         .values()
         .filter(|share| share.namespace == namespace)
-        .fold((0, 0), |sum, share| {
-            (sum.0 + share.amounts.0, sum.1 + share.amounts.1)
-        })
+        .fold((0, 0), |sum, share| (sum.0 + share.amounts.0, sum.1 + share.amounts.1))
 }
 
 fn amounts(resources: &Value) -> Amounts {

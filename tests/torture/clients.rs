@@ -106,11 +106,7 @@ impl<'a> Client<'a> {
         match status {
             200 | 201 => {
                 self.acknowledge(&uid, What::Granted { units }, &answer);
-                self.held.push(Held {
-                    uid,
-                    namespace,
-                    units,
-                });
+                self.held.push(Held { uid, namespace, units });
             }
             403 => assert_eq!(answer["reason"], "ExceedsHard", "{answer}"),
             // Granted by a request whose answer was lost, and over by the time of the next one.
@@ -123,10 +119,7 @@ impl<'a> Client<'a> {
     }
 
     fn go_on(&mut self, held: Held) {
-        let path = format!(
-            "/v1/namespaces/{}/reservations/{}",
-            held.namespace, held.uid
-        );
+        let path = format!("/v1/namespaces/{}/reservations/{}", held.namespace, held.uid);
         match self.random.below(5) {
             0 => {
                 let body = json!({"ttl": "9m"});
@@ -171,16 +164,8 @@ impl<'a> Client<'a> {
     }
 
     fn hand_over(&self, held: Held) {
-        let Held {
-            uid,
-            namespace,
-            units,
-        } = held;
-        let handed = Handed {
-            uid,
-            namespace,
-            units,
-        };
+        let Held { uid, namespace, units } = held;
+        let handed = Handed { uid, namespace, units };
         self.hand.send(handed).expect("the producer goes on");
     }
 
@@ -207,9 +192,7 @@ impl<'a> Client<'a> {
             "DELETE" => self.agent.delete(url).call(),
             _ => self.agent.post(url).send_json(body),
         };
-        let mut answer = answer
-            .inspect_err(|error| self.last = error.to_string())
-            .ok()?;
+        let mut answer = answer.inspect_err(|error| self.last = error.to_string()).ok()?;
         let status = answer.status().as_u16();
         let text = answer.body_mut().read_to_string().ok()?;
         let is_busy = matches!(status, 429 | 503);

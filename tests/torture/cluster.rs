@@ -91,9 +91,7 @@ impl Clustered {
     /// Ends the connections between a server and the others. After an earlier cut the servers call themselves current
     /// before they are connected again, so this waits for a connection.
     fn cut_routes(&self, node: usize) {
-        wait_until("the server has connections to the others", || {
-            self.cluster.cut_links(node) > 0
-        });
+        wait_until("the server has connections to the others", || self.cluster.cut_links(node) > 0);
     }
 
     /// Waits until the others have a leader, who takes messages.
@@ -113,9 +111,7 @@ impl Clustered {
     /// Waits until the daemon consumes what these servers have taken by now.
     fn consumes(&mut self, urls: &str) {
         let wanted = last(urls);
-        wait_until("the daemon consumes what comes in", || {
-            self.place.consumed() >= wanted
-        });
+        wait_until("the daemon consumes what comes in", || self.place.consumed() >= wanted);
     }
 }
 
@@ -217,9 +213,6 @@ impl Scene for Clustered {
     }
 
     fn losses(_: &Fired<Fault>) -> Losses {
-        Losses {
-            purged: 0,
-            recreated: 0,
-        }
+        Losses { purged: 0, recreated: 0 }
     }
 }

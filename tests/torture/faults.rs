@@ -47,11 +47,7 @@ impl Single {
         let server = Server::start_with(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let stream = Proxy::start(server.address());
         let url = format!("nats://{}", stream.address());
-        Self {
-            place: Place::prepare(directory, url),
-            server,
-            stream,
-        }
+        Self { place: Place::prepare(directory, url), server, stream }
     }
 }
 
@@ -59,10 +55,8 @@ impl Single {
 fn durable(directory: &Path) -> Vec<String> {
     let file = directory.join("nats.conf").display().to_string();
     std::fs::write(&file, "jetstream { sync_interval: always }\n").unwrap();
-    let check = Command::new("nats-server")
-        .args(["-t", "-c", &file])
-        .stderr(Stdio::null())
-        .status();
+    let check =
+        Command::new("nats-server").args(["-t", "-c", &file]).stderr(Stdio::null()).status();
     match check.unwrap().success() {
         true => vec!["-c".to_owned(), file],
         false => Vec::new(),
@@ -126,11 +120,7 @@ impl Scene for Single {
     }
 
     fn do_to(&mut self, fault: Fault, random: &mut Random, yard: &Yard) {
-        let Self {
-            place,
-            server,
-            stream,
-        } = self;
+        let Self { place, server, stream } = self;
         // Without the stream nothing is granted before it was caught up with.
         if matches!(fault, Fault::KillServer | Fault::HoldStream | Fault::Purge) {
             place.wait_until_ready();
@@ -167,9 +157,7 @@ impl Scene for Single {
             Fault::LoseAnswers => {
                 let wanted = place.clients.lost_answers() + 1 + random.below(20);
                 place.clients.set(Mode::LoseAnswers);
-                wait_until("answers are lost", || {
-                    place.clients.lost_answers() >= wanted
-                });
+                wait_until("answers are lost", || place.clients.lost_answers() >= wanted);
                 place.clients.set(Mode::Pass);
             }
             Fault::DeleteConsumer => wait_until("a consumer is deleted", || {
@@ -206,10 +194,7 @@ impl Scene for Single {
     }
 
     fn losses(fired: &Fired<Fault>) -> Losses {
-        Losses {
-            purged: fired[&Fault::Purge],
-            recreated: fired[&Fault::RecreateStream],
-        }
+        Losses { purged: fired[&Fault::Purge], recreated: fired[&Fault::RecreateStream] }
     }
 }
 
@@ -263,10 +248,7 @@ async fn recreate(url: &str) {
     let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
     let deadline = Instant::now() + PATIENCE;
     loop {
-        assert!(
-            Instant::now() < deadline,
-            "never: a stream that takes messages"
-        );
+        assert!(Instant::now() < deadline, "never: a stream that takes messages");
         if let Err(error) = context.delete_stream("OBJECTS").await {
             // A server that is killed while the stream is made anew can be left without one.
             let is_missing = matches!(error.kind(), DeleteStreamErrorKind::JetStream(error)

@@ -135,9 +135,7 @@ fn torture<S: Scene>(prepare: impl FnOnce(&Path) -> S) {
         let end = End(&yard);
         let fired = go_through(&mut scene, cycles, seed, &yard);
         drop(end);
-        let clients = clients
-            .into_iter()
-            .flat_map(|client| client.join().unwrap());
+        let clients = clients.into_iter().flat_map(|client| client.join().unwrap());
         (clients.collect::<Vec<_>>(), producer.join().unwrap(), fired)
     });
 

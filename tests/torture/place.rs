@@ -52,9 +52,7 @@ impl Place {
     /// How far it has consumed the stream.
     pub(crate) fn consumed(&mut self) -> u64 {
         let (read, mut position) = self.read;
-        let (entries, _) = self
-            .daemon()
-            .list(&format!("/v1/entries?from={}", read + 1));
+        let (entries, _) = self.daemon().list(&format!("/v1/entries?from={}", read + 1));
         for entry in &entries {
             let event = &entry["event"];
             if event["type"] == "SourceAdvanced" && event["source"] == "OBJECTS" {

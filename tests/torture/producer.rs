@@ -70,11 +70,7 @@ impl<'a> Producer<'a> {
             random: Random::new(seed, "producer"),
             yard,
             handed,
-            published: Published {
-                objects: BTreeMap::new(),
-                events: 0,
-                messages: 0,
-            },
+            published: Published { objects: BTreeMap::new(), events: 0, messages: 0 },
             alive: Vec::new(),
             old: Vec::new(),
         }
@@ -182,20 +178,12 @@ impl<'a> Producer<'a> {
     fn see(&mut self, uid: &str, namespace: &'static str, units: u64) -> String {
         let recorded = self.published.objects.get(uid).copied().flatten();
         let version = recorded.map_or(VERSION, |alive| alive.version) + 1;
-        let alive = Alive {
-            namespace,
-            units,
-            version,
-        };
+        let alive = Alive { namespace, units, version };
         let before = self.published.objects.insert(uid.to_owned(), Some(alive));
         if before.is_none() {
             self.alive.push(uid.to_owned());
         }
-        let kind = if recorded.is_some() {
-            "MODIFIED"
-        } else {
-            "ADDED"
-        };
+        let kind = if recorded.is_some() { "MODIFIED" } else { "ADDED" };
         event(kind, uid, namespace, version, units)
     }
 

@@ -58,10 +58,7 @@ pub(crate) fn go_through<S: Scene>(
 ) -> Fired<S::Fault> {
     if let Cycles::Count(count) = cycles {
         let kinds = S::ALL.len();
-        assert!(
-            count >= kinds as u64,
-            "{count} cycles are too few for {kinds} kinds of faults"
-        );
+        assert!(count >= kinds as u64, "{count} cycles are too few for {kinds} kinds of faults");
     }
     let mut random = Random::new(seed, "faults");
     let mut fired = Fired::new();

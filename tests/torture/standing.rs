@@ -28,11 +28,7 @@ fn with_objects(directory: &Path) -> Quotad {
         let mut answer = answer.unwrap();
         let text = answer.body_mut().read_to_string().unwrap();
         assert_eq!(answer.status(), 200, "{text}");
-        assert_eq!(
-            serde_json::from_str::<Value>(&text).unwrap()["accepted"],
-            1,
-            "{text}"
-        );
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["accepted"], 1, "{text}");
     }
     daemon
 }
@@ -40,10 +36,7 @@ fn with_objects(directory: &Path) -> Quotad {
 /// How a daemon ends that does not get as far as serving, and what it says.
 fn refused(directory: &Path) -> (Option<i32>, String) {
     let output = command(directory).output().unwrap();
-    (
-        output.status.code(),
-        String::from_utf8(output.stderr).unwrap(),
-    )
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]
@@ -81,9 +74,7 @@ fn flip(directory: &Path, text: &str) -> PathBuf {
     for entry in std::fs::read_dir(directory.join("data/log")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = std::fs::read(&path).unwrap();
-        let found = bytes
-            .windows(text.len())
-            .position(|window| window == text.as_bytes());
+        let found = bytes.windows(text.len()).position(|window| window == text.as_bytes());
         if let Some(place) = found {
             bytes[place] ^= 1;
             std::fs::write(&path, bytes).unwrap();
@@ -103,9 +94,7 @@ fn it_leaves_a_snapshot_when_it_is_told_to_stop() {
     assert_eq!(snapshots.count(), 1);
     let again = Quotad::start(directory.path(), &[]);
     let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
-    let mut lines = log
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let recovered = lines.rfind(|line| line["message"] == "recovered").unwrap();
     assert_eq!(recovered["from_snapshot"], sequence, "{recovered}");
     assert_eq!(recovered["replayed"], 0, "{recovered}");

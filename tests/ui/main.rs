@@ -23,10 +23,7 @@ fn people_see_what_the_ledger_holds() {
         .arg(root.join("tests/ui/flows.py"))
         .env("QUOTAD", env!("CARGO_BIN_EXE_quotad"))
         .env("QUOTACTL", crate::programs::quotactl())
-        .env(
-            "SCREENSHOTS",
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui"),
-        )
+        .env("SCREENSHOTS", Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui"))
         .status()
         .unwrap();
     assert!(status.success());

@@ -69,11 +69,7 @@ impl Log {
     /// Ends when so many operations are durable.
     pub async fn append(&self, operation: Operation, count: usize) {
         let (durable, is_durable) = oneshot::channel();
-        let append = Append {
-            operation,
-            count,
-            durable,
-        };
+        let append = Append { operation, count, durable };
         self.0.send(append).expect("the writer runs");
         is_durable.await.expect("the writer answers");
     }
@@ -102,8 +98,7 @@ fn write(file: &File, appends: &mpsc::Receiver<Append>) {
         if offset + group.len() > FILE_BYTES {
             offset = 0;
         }
-        file.write_all_at(&group, offset as u64)
-            .expect("the group fits into the file");
+        file.write_all_at(&group, offset as u64).expect("the group fits into the file");
         file.sync_data().expect("the disk works");
         offset += group.len();
         for durable in waiting.drain(..) {
@@ -118,10 +113,7 @@ fn bytes_of(events: &[Event]) -> Vec<u8> {
     let entry = |event: &Event| Entry {
         sequence: 1,
         time: TIME,
-        actor: Arc::new(Actor {
-            principal: Name::from("anonymous"),
-            ..Actor::default()
-        }),
+        actor: Arc::new(Actor { principal: Name::from("anonymous"), ..Actor::default() }),
         event: event.clone(),
     };
     encode_entries(&events.iter().map(entry).collect::<Vec<_>>())
@@ -137,19 +129,12 @@ fn uid() -> Uid {
 
 /// What the load generator reserves.
 fn granted() -> Event {
-    let amounts = [
-        ("pods", "1"),
-        ("requests.cpu", "100m"),
-        ("requests.memory", "128Mi"),
-    ];
+    let amounts = [("pods", "1"), ("requests.cpu", "100m"), ("requests.memory", "128Mi")];
     let resources = amounts
         .into_iter()
         .map(|(name, amount)| (Name::from(name), amount.parse().expect("it is a quantity")))
         .collect();
-    granted_of(Footprint {
-        resources,
-        ..Footprint::default()
-    })
+    granted_of(Footprint { resources, ..Footprint::default() })
 }
 
 fn granted_of(footprint: Footprint) -> Event {
@@ -173,18 +158,12 @@ fn admitted() -> Vec<Event> {
     let charging = Charging::default();
     let object = admission::read_review(REVIEW.as_bytes(), &charging).expect("it is a review");
     let pods = GroupResource::new("", "pods");
-    let superseded = Event::ReservationSuperseded {
-        uid: uid(),
-        namespace: Name::from(NAMESPACE),
-        by: uid(),
-    };
+    let superseded =
+        Event::ReservationSuperseded { uid: uid(), namespace: Name::from(NAMESPACE), by: uid() };
     let footprint = charging.footprint(&pods, &object, TIME, &NoContext);
     vec![superseded, granted_of(footprint)]
 }
 
 fn released() -> Event {
-    Event::ReservationReleased {
-        uid: uid(),
-        namespace: Name::from(NAMESPACE),
-    }
+    Event::ReservationReleased { uid: uid(), namespace: Name::from(NAMESPACE) }
 }

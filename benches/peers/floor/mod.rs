@@ -71,9 +71,7 @@ pub fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
             _ => return Err(io::Error::other("log DIRECTORY, tls DIRECTORY")),
         }
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let mut out = io::stdout().lock();
     writeln!(out, "{}", listener.local_addr()?)?;
@@ -112,16 +110,10 @@ async fn serve(
 fn router(log: Option<Log>) -> Router {
     Router::new()
         .route("/v1/namespaces/{namespace}/reservations", post(reserve))
-        .route(
-            "/v1/namespaces/{namespace}/reservations/{uid}",
-            delete(release),
-        )
+        .route("/v1/namespaces/{namespace}/reservations/{uid}", delete(release))
         .route("/v1/reservations:batch", post(batch))
         .route("/admit", post(admit))
-        .route(
-            "/v1/namespaces/{namespace}/quotas/{name}",
-            put(quota).delete(quota),
-        )
+        .route("/v1/namespaces/{namespace}/quotas/{name}", put(quota).delete(quota))
         .with_state(log)
 }
 
@@ -140,16 +132,9 @@ async fn reserve(
     match is_read {
         true => {
             append(log, Operation::Reserve, 1).await;
-            let headers = [
-                (header::CONTENT_TYPE, "application/json"),
-                (header::LOCATION, LOCATION),
-            ];
-            (
-                StatusCode::CREATED,
-                headers,
-                Bytes::from_static(GRANTED.as_bytes()),
-            )
-                .into_response()
+            let headers =
+                [(header::CONTENT_TYPE, "application/json"), (header::LOCATION, LOCATION)];
+            (StatusCode::CREATED, headers, Bytes::from_static(GRANTED.as_bytes())).into_response()
         }
         false => refused(),
     }
@@ -195,18 +180,11 @@ fn items(count: usize) -> Bytes {
     static KEPT: OnceLock<(usize, Bytes)> = OnceLock::new();
     let render = || Bytes::from(format!(r#"{{"items":[{}]}}"#, vec![ITEM; count].join(",")));
     let (length, kept) = KEPT.get_or_init(|| (count, render()));
-    if *length == count {
-        kept.clone()
-    } else {
-        render()
-    }
+    if *length == count { kept.clone() } else { render() }
 }
 
 fn refused() -> Response {
-    json(
-        StatusCode::BAD_REQUEST,
-        Bytes::from_static(REFUSED.as_bytes()),
-    )
+    json(StatusCode::BAD_REQUEST, Bytes::from_static(REFUSED.as_bytes()))
 }
 
 fn json(status: StatusCode, body: Bytes) -> Response {

@@ -23,8 +23,7 @@ pub fn fdatasync_us(directory: &Path, span: Duration) -> f64 {
     let mut at = 0;
     while Instant::now() < end {
         let begin = Instant::now();
-        file.write_all_at(&[1; BLOCK], (at * BLOCK) as u64)
-            .expect("there is room");
+        file.write_all_at(&[1; BLOCK], (at * BLOCK) as u64).expect("there is room");
         file.sync_data().expect("the disk works");
         times.push(begin.elapsed().as_secs_f64() * 1e6);
         at = (at + 1) % blocks;

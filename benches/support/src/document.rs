@@ -9,10 +9,7 @@ pub fn replace(section: &str, text: &str) {
     let path = setting("BENCH_DOCUMENT", PathBuf::from("benches/RESULTS.md"));
     let old =
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let (begin, end) = (
-        format!("<!-- begin {section} -->"),
-        format!("<!-- end {section} -->"),
-    );
+    let (begin, end) = (format!("<!-- begin {section} -->"), format!("<!-- end {section} -->"));
     let replaced = old.split_once(&begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(&end)?;
         Some(format!("{before}{begin}\n{}\n{end}{after}", text.trim()))
@@ -29,11 +26,7 @@ pub struct Table {
 impl Table {
     /// A table with these titles and no rows.
     pub fn new(titles: &[&str]) -> Self {
-        let text = format!(
-            "| {} |\n|{}\n",
-            titles.join(" | "),
-            "---|".repeat(titles.len())
-        );
+        let text = format!("| {} |\n|{}\n", titles.join(" | "), "---|".repeat(titles.len()));
         Self { text }
     }
 
@@ -74,11 +67,7 @@ pub fn ms(us: f64) -> String {
 
 /// A ratio.
 pub fn ratio(ours: f64, theirs: f64) -> String {
-    if theirs > 0.0 {
-        format!("{:.2}", ours / theirs)
-    } else {
-        "-".to_owned()
-    }
+    if theirs > 0.0 { format!("{:.2}", ours / theirs) } else { "-".to_owned() }
 }
 
 /// Whether a target was met.

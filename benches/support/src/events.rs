@@ -61,9 +61,7 @@ pub fn pods(repeats: u64) -> Vec<Bytes> {
     let recorded: Vec<&str> = recording.lines().filter(is_pod).collect();
     let again = |repeat: u64| {
         recorded.iter().map(move |line| {
-            let uid = line
-                .split_once(r#""uid":""#)
-                .and_then(|(_, rest)| rest.get(..36));
+            let uid = line.split_once(r#""uid":""#).and_then(|(_, rest)| rest.get(..36));
             let uid = uid.expect("a pod has a uid");
             Bytes::from(line.replace(uid, &format!("{repeat:08x}{}", &uid[8..])))
         })

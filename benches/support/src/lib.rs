@@ -25,9 +25,9 @@ pub fn is_wanted() -> bool {
 pub fn setting<T: FromStr>(name: &str, default: T) -> T {
     match env::var(name) {
         Err(_) => default,
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name}={text:?} is not what it should be")),
+        Ok(text) => {
+            text.parse().unwrap_or_else(|_| panic!("{name}={text:?} is not what it should be"))
+        }
     }
 }
 

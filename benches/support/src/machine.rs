@@ -9,9 +9,7 @@ pub fn description(profile: &str) -> String {
     let model = cpuinfo
         .lines()
         .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown processor", |rest| {
-            rest.trim_start_matches([' ', '\t', ':'])
-        });
+        .map_or("unknown processor", |rest| rest.trim_start_matches([' ', '\t', ':']));
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = meminfo
         .lines()
@@ -29,9 +27,7 @@ pub fn description(profile: &str) -> String {
 }
 
 fn now() -> String {
-    jiff::Timestamp::now()
-        .strftime("%Y-%m-%d %H:%M UTC")
-        .to_string()
+    jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// The compiler's version.

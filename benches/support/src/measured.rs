@@ -19,12 +19,7 @@ pub struct Measured {
 impl Measured {
     /// From the counts of the generator.
     pub fn of(tally: &Tally, seconds: f64) -> Self {
-        assert_eq!(
-            tally.errors(),
-            0,
-            "some requests failed: {:?}",
-            tally.statuses
-        );
+        assert_eq!(tally.errors(), 0, "some requests failed: {:?}", tally.statuses);
         assert_eq!(tally.denied, 0, "something was denied");
         let latency = tally.latency();
         Self {
@@ -40,11 +35,7 @@ impl Measured {
             let mut figures: Vec<_> = runs.iter().map(figure).collect();
             median(&mut figures)
         };
-        Self {
-            rate: of(|run| run.rate),
-            p50: of(|run| run.p50),
-            p99: of(|run| run.p99),
-        }
+        Self { rate: of(|run| run.rate), p50: of(|run| run.p50), p99: of(|run| run.p99) }
     }
 }
 
@@ -76,8 +67,7 @@ impl<K: Ord + Copy> Runs<K> {
     /// The medians of each.
     pub fn medians(&self) -> BTreeMap<K, Measured> {
         let runs = self.0.iter();
-        runs.map(|(key, runs)| (*key, Measured::median(runs)))
-            .collect()
+        runs.map(|(key, runs)| (*key, Measured::median(runs))).collect()
     }
 }
 
@@ -99,12 +89,7 @@ pub fn load_daemon(server: &str, arguments: &[String]) -> Measured {
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(report["errors"], 0, "some requests failed: {report}");
     assert_eq!(report["denied"], 0, "something was denied: {report}");
-    let figure = |pointer: &str| {
-        report
-            .pointer(pointer)
-            .and_then(Value::as_f64)
-            .unwrap_or(0.0)
-    };
+    let figure = |pointer: &str| report.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0);
     Measured {
         rate: figure("/operationsPerSecond"),
         p50: figure("/latency/p50Us"),

@@ -73,11 +73,7 @@ pub fn spawn(command: &mut Command, directory: &Path, address: SocketAddr) -> Pr
             let _ = File::open(&log).and_then(|mut log| log.read_to_string(&mut said));
             panic!("{:?} ended, {status}: {said}", command.get_program());
         }
-        assert!(
-            Instant::now() < deadline,
-            "{:?} does not answer",
-            command.get_program()
-        );
+        assert!(Instant::now() < deadline, "{:?} does not answer", command.get_program());
         thread::sleep(Duration::from_millis(2));
     }
     process
@@ -140,9 +136,7 @@ impl Quotad {
             process,
             api: address("api"),
             admin: address("admin"),
-            webhook: ready["admission"]
-                .as_str()
-                .and_then(|text| text.parse().ok()),
+            webhook: ready["admission"].as_str().and_then(|text| text.parse().ok()),
             started_in,
         }
     }
@@ -175,8 +169,7 @@ impl Quotad {
         let text = self.metrics();
         let value = |line: &str| {
             let rest = line.strip_prefix(name)?;
-            rest.starts_with([' ', '{'])
-                .then(|| rest.rsplit_once(' ')?.1.parse::<f64>().ok())?
+            rest.starts_with([' ', '{']).then(|| rest.rsplit_once(' ')?.1.parse::<f64>().ok())?
         };
         text.lines().filter_map(value).sum()
     }
@@ -209,9 +202,7 @@ pub const SERVE_FLOOR: &str = "serve-floor";
 /// it has one with certificates.
 pub fn floor(log: Option<&Path>, certificates: Option<&Path>) -> (Process, SocketAddr) {
     let named = [("log", log), ("tls", certificates)];
-    let named = named
-        .into_iter()
-        .filter_map(|(name, path)| Some((name, path?)));
+    let named = named.into_iter().filter_map(|(name, path)| Some((name, path?)));
     let mut child = Command::new(std::env::current_exe().expect("it is running"))
         .arg(SERVE_FLOOR)
         .args(named.flat_map(|(name, path)| [name.as_ref(), path.as_os_str()]))

@@ -54,11 +54,7 @@ pub fn footprint(number: u64) -> Footprint {
 
 /// Room for all that is measured.
 pub fn compute() -> ResourceList {
-    list(&[
-        ("pods", "10M"),
-        ("requests.cpu", "10M"),
-        ("requests.memory", "10Pi"),
-    ])
+    list(&[("pods", "10M"), ("requests.cpu", "10M"), ("requests.memory", "10Pi")])
 }
 
 /// A quota is set.
@@ -68,10 +64,7 @@ pub fn quota(namespace: Name, name: &str, uid: Uid, hard: ResourceList) -> Event
         name: Name::from(name),
         uid,
         created: Timestamp::EPOCH,
-        spec: Spec {
-            hard,
-            ..Spec::default()
-        },
+        spec: Spec { hard, ..Spec::default() },
         metadata: Box::default(),
     }))
 }

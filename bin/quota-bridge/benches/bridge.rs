@@ -88,18 +88,14 @@ fn pod(number: usize) -> Value {
 
 fn report(what: &str, count: usize, took: Duration) {
     let rate = count as f64 / took.as_secs_f64();
-    println!(
-        "{what:<44} {count:>9} in {:>8.2} s {rate:>10.0} /s",
-        took.as_secs_f64()
-    );
+    println!("{what:<44} {count:>9} in {:>8.2} s {rate:>10.0} /s", took.as_secs_f64());
 }
 
 /// Objects read and written by the bridge's reader, without anything else: the least that it can take.
 fn parsing(objects: usize) {
     let world = World::new();
-    let texts: Vec<String> = (0..objects)
-        .map(|number| world.put("pods", "team-a", pod(number)).unwrap())
-        .collect();
+    let texts: Vec<String> =
+        (0..objects).map(|number| world.put("pods", "team-a", pod(number)).unwrap()).collect();
     let served = Served {
         resource: GroupResource::new("", "pods"),
         version: "v1".to_owned(),
@@ -108,10 +104,8 @@ fn parsing(objects: usize) {
     };
     let reader = Reader::new(&served, Charging::default());
     let began = Instant::now();
-    let bytes: usize = texts
-        .iter()
-        .map(|text| reader.alive("ADDED", text).unwrap().line.len())
-        .sum();
+    let bytes: usize =
+        texts.iter().map(|text| reader.alive("ADDED", text).unwrap().line.len()).sum();
     report("parsing alone, one thread", texts.len(), began.elapsed());
     let read: usize = texts.iter().map(String::len).sum();
     println!("{:<44} {read:>9} bytes of objects, {bytes} published", "");
@@ -122,10 +116,7 @@ fn serving(world: &World, objects: usize) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0"));
     let listener = listener.unwrap();
-    let pods = format!(
-        "http://{}/api/v1/pods?limit=500",
-        listener.local_addr().unwrap()
-    );
+    let pods = format!("http://{}/api/v1/pods?limit=500", listener.local_addr().unwrap());
     runtime.spawn(server::serve(listener, world.clone()));
     let began = Instant::now();
     let (mut next, mut pages) = (String::new(), 0);
@@ -135,12 +126,7 @@ fn serving(world: &World, objects: usize) {
         pages += 1;
         // The page begins with its metadata.
         let (_, token) = page.split_once(r#""continue":""#).unwrap();
-        next = token
-            .split('"')
-            .next()
-            .unwrap()
-            .replace('+', "%2B")
-            .replace('/', "%2F");
+        next = token.split('"').next().unwrap().replace('+', "%2B").replace('/', "%2F");
         if next.is_empty() {
             break;
         }
@@ -177,22 +163,11 @@ impl Scene {
             Program::start(command.args(arguments))
         };
         let quotad = start("quotad", &["--listen=127.0.0.1:0"]);
-        until("the stream is there", || {
-            get(&format!("{}/readyz", quotad.url("admin"))).0 == 200
-        });
+        until("the stream is there", || get(&format!("{}/readyz", quotad.url("admin"))).0 == 200);
         let began = Instant::now();
-        let bridge = start(
-            "quota-bridge",
-            &[&api, "--cluster=bench", "--watermark.every=1s"],
-        );
-        let scene = Self {
-            world,
-            bridge,
-            quotad,
-            _nats: nats,
-            _runtime: runtime,
-            _directory: directory,
-        };
+        let bridge = start("quota-bridge", &[&api, "--cluster=bench", "--watermark.every=1s"]);
+        let scene =
+            Self { world, bridge, quotad, _nats: nats, _runtime: runtime, _directory: directory };
         (scene, began)
     }
 
@@ -241,10 +216,7 @@ fn get(url: &str) -> (u16, String) {
     match agent.get(url).call() {
         Ok(mut answer) => {
             let status = answer.status().as_u16();
-            (
-                status,
-                answer.body_mut().read_to_string().unwrap_or_default(),
-            )
+            (status, answer.body_mut().read_to_string().unwrap_or_default())
         }
         Err(_) => (0, String::new()),
     }
@@ -258,22 +230,11 @@ fn relist(objects: usize) {
     serving(&world, objects);
     let (scene, began) = Scene::new(world);
     scene.listed();
-    report(
-        "relist, from the start of the bridge",
-        objects,
-        began.elapsed(),
-    );
+    report("relist, from the start of the bridge", objects, began.elapsed());
     scene.until_used(objects as u64);
-    report(
-        "the same, until the ledger counts it",
-        objects,
-        began.elapsed(),
-    );
+    report("the same, until the ledger counts it", objects, began.elapsed());
     let (most, now) = scene.memory();
-    println!(
-        "{:<44} {most:>9} MiB at most, {now} MiB behind it",
-        "resident memory of the bridge"
-    );
+    println!("{:<44} {most:>9} MiB at most, {now} MiB behind it", "resident memory of the bridge");
 }
 
 /// As many changes as can be made, each of which counts.

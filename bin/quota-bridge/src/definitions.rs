@@ -124,11 +124,7 @@ mod tests {
             ("widgets.example.com", true, true),
         ] {
             let kind = name.parse().unwrap();
-            assert_eq!(
-                (may_be_defined(&kind), was_defined(&kind)),
-                (may, was),
-                "{name}"
-            );
+            assert_eq!((may_be_defined(&kind), was_defined(&kind)), (may, was), "{name}");
         }
     }
 }

@@ -164,10 +164,7 @@ fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Fail
         None => None,
         Some(services) => {
             let list: ServiceList = json(services)?;
-            let of_others = list
-                .items
-                .into_iter()
-                .filter(|item| item.spec.service.is_some());
+            let of_others = list.items.into_iter().filter(|item| item.spec.service.is_some());
             Some(of_others.map(|item| item.spec.group).collect())
         }
     };
@@ -175,10 +172,7 @@ fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Fail
         Some(groups) => groups.contains(group),
         None => is_of_others(group),
     };
-    let mut discovered = Discovered {
-        knows_others: aggregated.is_some(),
-        ..Discovered::default()
-    };
+    let mut discovered = Discovered { knows_others: aggregated.is_some(), ..Discovered::default() };
     for group in groups {
         let name = group.metadata.name;
         for version in group.versions {
@@ -187,20 +181,12 @@ fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Fail
             }
             let is_aggregated = is_aggregated(&name);
             for resource in version.resources {
-                take(
-                    &mut discovered,
-                    &name,
-                    &version.version,
-                    resource,
-                    is_aggregated,
-                );
+                take(&mut discovered, &name, &version.version, resource, is_aggregated);
             }
         }
     }
     // What another server serves is missing whenever that server is.
-    discovered
-        .uncertain
-        .extend(aggregated.into_iter().flatten());
+    discovered.uncertain.extend(aggregated.into_iter().flatten());
     Ok(discovered)
 }
 
@@ -266,10 +252,7 @@ mod tests {
         assert_eq!(kinds, expected);
         let deployments = &discovered.kinds[&GroupResource::new("apps", "deployments")];
         assert_eq!(deployments.api_version(), "apps/v1");
-        assert_eq!(
-            deployments.path(Some("a")),
-            "/apis/apps/v1/namespaces/a/deployments"
-        );
+        assert_eq!(deployments.path(Some("a")), "/apis/apps/v1/namespaces/a/deployments");
         assert!(!deployments.aggregated && discovered.is_certain_of("apps"));
         for group in ["metrics.example.com", "other.example.com"] {
             assert!(!discovered.is_certain_of(group), "{group}");

@@ -27,10 +27,7 @@ impl Filter {
     /// Records a listed object, which is always published. It counts as published from the end of the list on. Returns
     /// the version published before.
     pub(crate) fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) -> Option<u64> {
-        let now = Published {
-            version,
-            fingerprint,
-        };
+        let now = Published { version, fingerprint };
         let before = self.published.get(&uid).map(|before| before.version);
         self.listed.insert(uid, now);
         before
@@ -43,10 +40,7 @@ impl Filter {
 
     /// Whether a change has to be published. The change counts as published from then on.
     pub(crate) fn changes(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
-        let now = Published {
-            version,
-            fingerprint,
-        };
+        let now = Published { version, fingerprint };
         match self.published.insert(uid, now) {
             // Without a number it is not clear which one is newer.
             Some(before) if version > 0 && before.version > 0 => {
@@ -82,9 +76,6 @@ mod tests {
         assert_eq!(filter.list(uid("b"), 5, 12), None);
         filter.end();
         assert!(!filter.changes(uid("b"), 6, 12));
-        assert!(
-            filter.changes(uid("a"), 7, 11),
-            "not listed, so gone before"
-        );
+        assert!(filter.changes(uid("a"), 7, 11), "not listed, so gone before");
     }
 }

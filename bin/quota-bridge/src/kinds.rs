@@ -156,11 +156,7 @@ impl Kinds {
             let is_out_for_long = self.left_out.note(kind, is_left_out, now, least);
             match (served, self.running.get_mut(kind)) {
                 (Some(served), Some(running)) => {
-                    let Running {
-                        served: watched,
-                        changed,
-                        ..
-                    } = running;
+                    let Running { served: watched, changed, .. } = running;
                     if changed.note(watched, served, now, least) {
                         self.start(served.clone());
                     }
@@ -203,10 +199,7 @@ impl Kinds {
     /// not kept up to date. Once they are needed again, a list puts it right.
     fn leave_all_but(&mut self, needed: &BTreeSet<GroupResource>) {
         let running = self.running.keys();
-        let left: Vec<_> = running
-            .filter(|kind| !needed.contains(*kind))
-            .cloned()
-            .collect();
+        let left: Vec<_> = running.filter(|kind| !needed.contains(*kind)).cloned().collect();
         for kind in left {
             self.running.remove(&kind);
             tracing::info!(resource = %kind, "no quota limits the kind any more: it is not watched");
@@ -320,15 +313,8 @@ impl Kinds {
         self.shared.watermarks.absent(kind);
         let losses = self.shared.watermarks.losses();
         for scope in self.scopes(kind) {
-            let begin = Begin {
-                id: self.shared.ids.next(),
-                reset: false,
-            };
-            let end = End {
-                id: begin.id.clone(),
-                version: String::new(),
-                allow_empty: true,
-            };
+            let begin = Begin { id: self.shared.ids.next(), reset: false };
+            let end = End { id: begin.id.clone(), version: String::new(), allow_empty: true };
             let (begin, end) = (line::begin(&scope, &begin), line::end(&scope, &end));
             let queue = &self.shared.queue;
             if queue.push(begin).await.is_err()
@@ -370,11 +356,7 @@ mod tests {
             let shared = Arc::new(shared);
             let registry = Registry::default();
             let kinds = Kinds::new(shared, registry, wanted, Vec::new(), Duration::ZERO);
-            Self {
-                world,
-                kinds,
-                lines,
-            }
+            Self { world, kinds, lines }
         }
 
         /// Runs discovery, and returns whether the result is certain.
@@ -408,10 +390,7 @@ mod tests {
 
     /// The scope of groups. The cluster does not define them, so only the test says what they limit.
     fn unlisted() -> Scope {
-        Scope {
-            resource: groups(),
-            namespace: None,
-        }
+        Scope { resource: groups(), namespace: None }
     }
 
     fn define(world: &World, kind: &str) {
@@ -438,11 +417,7 @@ mod tests {
         for kind in [WIDGETS, GATEWAYS, "deployments.apps", "parts.example.org"] {
             assert!(scene.is_absent(kind), "{kind}");
         }
-        assert_eq!(
-            scene.relists("parts.example.org"),
-            1,
-            "its objects are gone"
-        );
+        assert_eq!(scene.relists("parts.example.org"), 1, "its objects are gone");
         assert_eq!(scene.relists(WIDGETS), 0);
     }
 

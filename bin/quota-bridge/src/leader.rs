@@ -82,10 +82,7 @@ impl Leader {
         let registry = Registry::default();
         let watermarks = Watermarks::default();
         let (await_watermarks, awaited) = watch::channel(());
-        let subject = format!(
-            "{}.{}",
-            self.config.nats.subject_prefix, self.config.cluster
-        );
+        let subject = format!("{}.{}", self.config.nats.subject_prefix, self.config.cluster);
         let identity = Identity {
             instance: instance.clone(),
             cluster_uid: self.cluster_uid.clone(),
@@ -117,11 +114,7 @@ impl Leader {
             shared.clone(),
             registry.clone(),
             self.wanted(),
-            self.config
-                .namespaces
-                .iter()
-                .map(|it| Name::from(it.as_str()))
-                .collect(),
+            self.config.namespaces.iter().map(|it| Name::from(it.as_str())).collect(),
             self.config.watch.discovery.get(),
         );
         let work = async {
@@ -136,19 +129,11 @@ impl Leader {
                 metrics::relist_requested();
                 registry.relist(&request.resources);
             };
-            tasks.spawn(listen(
-                self.nats.clone(),
-                self.control_subject("relist"),
-                relist,
-            ));
+            tasks.spawn(listen(self.nats.clone(), self.control_subject("relist"), relist));
             let wake = move |_: Ignored| {
                 let _ = await_watermarks.send(());
             };
-            tasks.spawn(listen(
-                self.nats.clone(),
-                self.control_subject("watermarks"),
-                wake,
-            ));
+            tasks.spawn(listen(self.nats.clone(), self.control_subject("watermarks"), wake));
             let (limits, limited_kinds) = watch::channel(None);
             if let Some(rules) = self.rules() {
                 tasks.spawn(async move { rules.run(limited_kinds).await });
@@ -156,8 +141,7 @@ impl Leader {
             if let Some(status) = self.status.clone() {
                 tasks.spawn(async move { status.run().await });
             }
-            self.publish_progress(&shared, &instance, &limits, lease.as_ref())
-                .await;
+            self.publish_progress(&shared, &instance, &limits, lease.as_ref()).await;
         };
         tokio::select! {
             ended = publisher.run(lines) => ended,
@@ -200,9 +184,7 @@ impl Leader {
 
     /// The writer of the webhook's rules, if one is configured.
     fn rules(&self) -> Option<Rules> {
-        let Wanted {
-            include, charge, ..
-        } = self.wanted();
+        let Wanted { include, charge, .. } = self.wanted();
         Some(Rules {
             client: self.client.clone(),
             webhook: self.config.webhook.rules.clone()?,
@@ -220,13 +202,7 @@ impl Leader {
         limits: &watch::Sender<Option<BTreeSet<GroupResource>>>,
         lease: Option<&Held>,
     ) {
-        let Shared {
-            queue,
-            limited,
-            watermarks,
-            publisher: status,
-            ..
-        } = shared;
+        let Shared { queue, limited, watermarks, publisher: status, .. } = shared;
         let mut awaited = shared.awaited.clone();
         let every = self.config.watermark.every.get();
         let always = reported_always(&self.wanted());
@@ -438,24 +414,18 @@ mod tests {
         };
         let absent = Progress::Absent { absent: true };
         let progress = |widgets: Option<&Progress>| -> BTreeMap<Name, Progress> {
-            let all = [
-                ("pods", Some(&watermark)),
-                ("services", Some(&absent)),
-                ("widgets.x.y", widgets),
-            ];
+            let all =
+                [("pods", Some(&watermark)), ("services", Some(&absent)), ("widgets.x.y", widgets)];
             let all = all.into_iter();
-            all.filter_map(|(kind, of)| Some((Name::from(kind), of?.clone())))
-                .collect()
+            all.filter_map(|(kind, of)| Some((Name::from(kind), of?.clone()))).collect()
         };
         let mut known = KnownAbsent::default();
         let mut reported = |widgets: Option<&Progress>| -> Vec<Name> {
             let reported = known.leave_out(progress(widgets), &always);
             reported.into_keys().collect()
         };
-        let (all, known) = (
-            ["pods", "services", "widgets.x.y"].as_slice(),
-            ["pods", "services"].as_slice(),
-        );
+        let (all, known) =
+            (["pods", "services", "widgets.x.y"].as_slice(), ["pods", "services"].as_slice());
         for (widgets, expected) in [
             (Some(&absent), all),
             (Some(&absent), known),
@@ -475,20 +445,14 @@ mod tests {
     #[test]
     fn kinds_that_only_quotas_name_are_not_waited_for() {
         let kind = |name| GroupResource::new("", name);
-        let wanted = Wanted {
-            exclude: BTreeSet::from([kind("services")]),
-            ..Wanted::default()
-        };
+        let wanted = Wanted { exclude: BTreeSet::from([kind("services")]), ..Wanted::default() };
         let always = reported_always(&wanted);
         assert!(always.contains(&kind("services")) && always.contains(&groups()));
         assert_eq!(first_of(&[kind("secrets")], &always), None);
         let missing = [kind("secrets"), kind("pods")];
         assert_eq!(first_of(&missing, &always), Some(&missing[1]));
-        let at = |watermark| Progress::Watermark {
-            watermark,
-            version: String::new(),
-            failing: None,
-        };
+        let at =
+            |watermark| Progress::Watermark { watermark, version: String::new(), failing: None };
         let progress = BTreeMap::from([
             (Name::from("pods"), at(Timestamp::MAX)),
             (Name::from("secrets"), at(Timestamp::EPOCH)),
@@ -513,9 +477,6 @@ mod tests {
         let lagging = "1 kinds have no watermark yet: secrets";
         assert_eq!(of(&["secrets"]), Health::Lagging(lagging.to_owned()));
         let failed = "2 kinds have no watermark yet: services";
-        assert_eq!(
-            of(&["secrets", "services"]),
-            Health::Failed(failed.to_owned())
-        );
+        assert_eq!(of(&["secrets", "services"]), Health::Failed(failed.to_owned()));
     }
 }

@@ -40,10 +40,7 @@ impl RelistIds {
     /// The ids of the publisher `instance`.
     #[must_use]
     pub fn new(instance: &str) -> Self {
-        Self {
-            instance: instance.into(),
-            used: Arc::default(),
-        }
+        Self { instance: instance.into(), used: Arc::default() }
     }
 
     /// The next id.
@@ -236,12 +233,7 @@ pub(crate) fn bookmark(
     instance: &str,
     resources: &BTreeMap<Name, Progress>,
 ) -> Vec<u8> {
-    json(&Bookmark {
-        event: "BOOKMARK",
-        cluster_uid,
-        instance,
-        resources,
-    })
+    json(&Bookmark { event: "BOOKMARK", cluster_uid, instance, resources })
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {
@@ -270,24 +262,14 @@ mod tests {
 
     #[test]
     fn lines_are_as_the_documentation_has_them() {
-        let scope = Scope {
-            resource: GroupResource::new("", "pods"),
-            namespace: Some("a".into()),
-        };
+        let scope = Scope { resource: GroupResource::new("", "pods"), namespace: Some("a".into()) };
         let id = || "i/1".to_owned();
-        let first = Begin {
-            id: id(),
-            reset: true,
-        };
+        let first = Begin { id: id(), reset: true };
         assert_eq!(
             text(begin(&scope, &first)),
             r#"{"type":"RELIST_BEGIN","resource":"pods","namespace":"a","id":"i/1","versions":"reset"}"#
         );
-        let last = End {
-            id: id(),
-            version: "7".to_owned(),
-            allow_empty: true,
-        };
+        let last = End { id: id(), version: "7".to_owned(), allow_empty: true };
         assert_eq!(
             text(end(&scope, &last)),
             r#"{"type":"RELIST_END","resource":"pods","namespace":"a","id":"i/1","resourceVersion":"7","allowEmpty":true}"#
@@ -305,9 +287,7 @@ mod tests {
             version: "9".to_owned(),
             failing: None,
         };
-        let failing = Progress::Failing {
-            failing: Name::from("403"),
-        };
+        let failing = Progress::Failing { failing: Name::from("403") };
         let resources = BTreeMap::from([
             (Name::from("gadgets.x"), failing),
             (Name::from("pods"), pods),

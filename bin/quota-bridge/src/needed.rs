@@ -32,10 +32,7 @@ impl Wanted {
 #[must_use]
 pub fn always() -> BTreeSet<GroupResource> {
     let measured = MEASURED.map(|(group, resource)| GroupResource::new(group, resource));
-    measured
-        .into_iter()
-        .chain([quotas(), groups(), namespaces()])
-        .collect()
+    measured.into_iter().chain([quotas(), groups(), namespaces()]).collect()
 }
 
 /// Namespaces.

@@ -68,16 +68,9 @@ impl Queue {
     async fn append(&self, text: Vec<u8>, losses: Option<u64>) -> Result<(), Closed> {
         // A line that is longer than the whole queue waits until it is empty.
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        let room = self
-            .bytes
-            .clone()
-            .acquire_many_owned(length.min(self.capacity));
+        let room = self.bytes.clone().acquire_many_owned(length.min(self.capacity));
         let room = room.await.map_err(|_| Closed)?;
-        let line = Line {
-            text,
-            losses,
-            _room: room,
-        };
+        let line = Line { text, losses, _room: room };
         self.lines.send(line).await.map_err(|_| Closed)?;
         self.pushed.fetch_add(1, Ordering::Release);
         Ok(())
@@ -106,15 +99,9 @@ mod tests {
     async fn a_full_queue_makes_readers_wait() {
         let (queue, mut lines) = Queue::new(2, 10);
         queue.push(vec![b'a'; 6]).await.unwrap();
-        assert!(
-            queue.push(vec![b'b'; 5]).now_or_never().is_none(),
-            "too many bytes"
-        );
+        assert!(queue.push(vec![b'b'; 5]).now_or_never().is_none(), "too many bytes");
         queue.push(vec![b'c'; 4]).await.unwrap();
-        assert!(
-            queue.push(Vec::new()).now_or_never().is_none(),
-            "too many lines"
-        );
+        assert!(queue.push(Vec::new()).now_or_never().is_none(), "too many lines");
         assert_eq!((queue.len(), queue.pushed()), (2, 2));
         drop(lines.recv().await);
         assert!(queue.push(vec![b'd'; 100]).now_or_never().is_none());

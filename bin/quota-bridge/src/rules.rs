@@ -76,11 +76,7 @@ impl Rules {
         if set(&mut configuration, &rules, known) {
             webhook::write(&self.client, &path, &configuration).await?;
             let counted: Vec<_> = counted.iter().map(ToString::to_string).collect();
-            tracing::info!(
-                webhook = self.webhook,
-                ?counted,
-                "wrote the webhook's rules"
-            );
+            tracing::info!(webhook = self.webhook, ?counted, "wrote the webhook's rules");
         }
         Ok(())
     }

@@ -43,10 +43,7 @@ pub fn main() -> Exit {
 }
 
 fn telemetry(config: &Config) -> Telemetry<'_> {
-    Telemetry {
-        log: &config.log,
-        traces: None,
-    }
+    Telemetry { log: &config.log, traces: None }
 }
 
 fn run(config: Config) -> Result<(), Failure> {
@@ -101,9 +98,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
         };
         // None outside of a pod if none is configured: then there is no Lease.
         let namespace = config.lease.namespace.clone().or(own_namespace);
-        let certificates = namespace
-            .as_ref()
-            .and_then(|namespace| certificates(&config, &client, namespace));
+        let certificates =
+            namespace.as_ref().and_then(|namespace| certificates(&config, &client, namespace));
         campaign(leader, namespace, certificates, connected, &stop).await
     };
     let stopped = async {
@@ -180,10 +176,7 @@ fn failure(ended: Ended) -> Failure {
         Ended::OtherCluster { .. } | Ended::Unfit(_) => Exit::Configuration,
         Ended::Deposed(_) | Ended::Idle => Exit::Failure,
     };
-    Failure {
-        exit,
-        error: ended.into(),
-    }
+    Failure { exit, error: ended.into() }
 }
 
 fn access(config: &Config) -> Result<Access, SetupError> {
@@ -365,10 +358,7 @@ mod tests {
         let mut router = admin_router(metrics, Readiness::default());
         let mut ask = async |encoding: &str| {
             let request = Request::get("/metrics").header("accept-encoding", encoding);
-            router
-                .call(request.body(Body::empty()).unwrap())
-                .await
-                .unwrap()
+            router.call(request.body(Body::empty()).unwrap()).await.unwrap()
         };
         let zipped = ask("gzip").await;
         assert_eq!(zipped.headers()["content-encoding"], "gzip");

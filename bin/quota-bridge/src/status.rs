@@ -115,8 +115,7 @@ impl Compared {
     }
 
     fn fingerprint(&self, group: &Group<'_>) -> u64 {
-        self.hasher
-            .hash_one((&group.metadata.uid, group.status.get()))
+        self.hasher.hash_one((&group.metadata.uid, group.status.get()))
     }
 
     fn note(&mut self, group: &Group<'_>, outcome: Outcome) {
@@ -232,10 +231,7 @@ mod tests {
 
     fn group(uid: &str, status: &'static str) -> Group<'static> {
         Group {
-            metadata: Identity {
-                name: "red".into(),
-                uid: uid.into(),
-            },
+            metadata: Identity { name: "red".into(), uid: uid.into() },
             status: serde_json::from_str(status).unwrap(),
         }
     }
@@ -275,18 +271,12 @@ mod tests {
         }
         compared.note(&two, Outcome::Written);
         assert!(compared.needs(&group("a", r#"{"used":"3"}"#)), "it changed");
-        assert!(
-            compared.needs(&group("b", r#"{"used":"2"}"#)),
-            "another group"
-        );
+        assert!(compared.needs(&group("b", r#"{"used":"2"}"#)), "another group");
         compared.expire(minutes(65), HOUR);
         assert!(compared.needs(&two), "the hour is over");
         compared.note(&two, Outcome::Written);
         compared.expire(minutes(124), HOUR);
-        assert!(
-            !compared.needs(&two),
-            "the next hour began with the comparison"
-        );
+        assert!(!compared.needs(&two), "the next hour began with the comparison");
         compared.note(&group("c", "{}"), Outcome::Elsewhere);
         compared.expire(minutes(125), HOUR);
         assert!(compared.needs(&group("c", "{}")), "it may be there now");

@@ -62,9 +62,7 @@ impl Kind {
 impl Watermarks {
     /// Records that a kind is watched from now on, in these scopes. The kind has no watermark yet.
     pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
-        let scopes = scopes
-            .iter()
-            .map(|scope| (scope.clone(), OfScope::default()));
+        let scopes = scopes.iter().map(|scope| (scope.clone(), OfScope::default()));
         let kind_of = Kind::Scopes(scopes.collect());
         self.0.lock().kinds.insert(kind.clone(), kind_of);
     }
@@ -85,10 +83,7 @@ impl Watermarks {
         let watermark = Known::Watermark(ScopeWatermark { time, version });
         self.change(scope, |of| {
             if !matches!(of.known, Known::Lost) {
-                *of = OfScope {
-                    known: watermark,
-                    failing: None,
-                };
+                *of = OfScope { known: watermark, failing: None };
             }
         });
     }
@@ -174,9 +169,7 @@ impl Watermarks {
         let Some(Kind::Scopes(scopes)) = kinds.get(kind) else {
             return false;
         };
-        let mut missing = scopes
-            .values()
-            .filter(|of| !matches!(of.known, Known::Watermark(_)));
+        let mut missing = scopes.values().filter(|of| !matches!(of.known, Known::Watermark(_)));
         oldest(scopes).is_none() && missing.all(|of| of.failing.as_deref() == Some("403"))
     }
 
@@ -211,10 +204,8 @@ mod tests {
     #[test]
     fn the_watermark_of_a_kind_is_that_of_its_last_namespace() {
         let kind = GroupResource::new("", "pods");
-        let scope = |namespace: &str| Scope {
-            resource: kind.clone(),
-            namespace: Some(namespace.into()),
-        };
+        let scope =
+            |namespace: &str| Scope { resource: kind.clone(), namespace: Some(namespace.into()) };
         let marks = Watermarks::default();
         marks.watched(&kind, &[scope("a"), scope("b")]);
         let at = |seconds: i64| Timestamp::from_nanoseconds(seconds * 1_000_000_000);
@@ -222,11 +213,8 @@ mod tests {
         assert_eq!(marks.missing(), std::slice::from_ref(&kind));
         assert!(marks.progress().is_empty());
         marks.advance(&scope("b"), at(7), 18);
-        let expected = Progress::Watermark {
-            watermark: at(7),
-            version: "18".to_owned(),
-            failing: None,
-        };
+        let expected =
+            Progress::Watermark { watermark: at(7), version: "18".to_owned(), failing: None };
         assert_eq!(marks.progress()["pods"], expected);
         marks.absent(&kind);
         marks.advance(&scope("b"), at(8), 19);
@@ -242,10 +230,7 @@ mod tests {
     #[test]
     fn after_a_loss_a_scope_has_no_watermark_until_it_is_listed_again() {
         let kind = GroupResource::new("", "pods");
-        let scope = Scope {
-            resource: kind.clone(),
-            namespace: None,
-        };
+        let scope = Scope { resource: kind.clone(), namespace: None };
         let marks = Watermarks::default();
         marks.watched(&kind, std::slice::from_ref(&scope));
         let is_known = |marks: &Watermarks| marks.progress().contains_key("pods");
@@ -267,10 +252,8 @@ mod tests {
     #[test]
     fn a_kind_is_refused_until_it_is_listed() {
         let kind = GroupResource::new("", "secrets");
-        let [a, b] = ["a", "b"].map(|namespace| Scope {
-            resource: kind.clone(),
-            namespace: Some(namespace.into()),
-        });
+        let [a, b] = ["a", "b"]
+            .map(|namespace| Scope { resource: kind.clone(), namespace: Some(namespace.into()) });
         let marks = Watermarks::default();
         marks.failed(&a, "403");
         assert!(!marks.is_refused(&kind), "it is not watched");
@@ -297,10 +280,7 @@ mod tests {
     fn some_kinds_are_known_whatever_is_missing_of_others() {
         let kind = |name| GroupResource::new("", name);
         let (quotas, groups, secrets) = (kind("quotas"), kind("groups"), kind("secrets"));
-        let scope = |kind: &GroupResource| Scope {
-            resource: kind.clone(),
-            namespace: None,
-        };
+        let scope = |kind: &GroupResource| Scope { resource: kind.clone(), namespace: None };
         let marks = Watermarks::default();
         let both = [quotas.clone(), groups.clone()];
         assert!(!marks.are_known(&both), "discovery has not succeeded yet");

@@ -52,9 +52,7 @@ pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outc
 fn apply_one(session: &Session, document: &Document) -> Outcome {
     let subject = Subject::from_manifest(session, document)?;
     let before = found(session.client.get_json(&subject.address))?;
-    let reply = session
-        .client
-        .send_json(Method::PUT, &subject.address, &document.value)?;
+    let reply = session.client.send_json(Method::PUT, &subject.address, &document.value)?;
     let done = match &before {
         _ if reply.status == StatusCode::CREATED => "created",
         Some(before) if version(before) == version(&reply.json) => "unchanged",
@@ -79,9 +77,7 @@ fn apply_dry(session: &Session, document: &Document) -> Outcome {
         Some(before) if differences(&before, &after).is_empty() => "unchanged",
         Some(_) => "configured",
     };
-    session
-        .output
-        .line(format!("{} {done} (dry run)", subject.shown))
+    session.output.line(format!("{} {done} (dry run)", subject.shown))
 }
 
 /// The current object of a manifest, if it exists, and the object after a dry run at the daemon. Changes nothing. Prints
@@ -100,9 +96,7 @@ pub(crate) fn would_be(
         None => (Method::POST, Address::of(collection.collect::<Vec<_>>())),
     };
     let address = address.with("dryRun", "All");
-    let reply = session
-        .client
-        .send_json(method, &address, &document.value)?;
+    let reply = session.client.send_json(method, &address, &document.value)?;
     note_warnings(&reply.headers);
     note_exceeded(session, subject, before.as_ref(), &reply.json);
     Ok((before, reply.json))
@@ -119,9 +113,7 @@ fn note_exceeded(session: &Session, subject: &Subject, before: Option<&Value>, a
     let warn = |text: &str| note(format!("warning: {}: {text}", subject.shown));
     match taken(session, subject, after) {
         Ok((used, reserved)) => {
-            exceeded(&new, &used, &reserved)
-                .iter()
-                .for_each(|text| warn(text));
+            exceeded(&new, &used, &reserved).iter().for_each(|text| warn(text));
         }
         Err(failure) => warn(&format!("its usage is unknown: {}", failure.message)),
     }
@@ -148,10 +140,8 @@ fn taken(
 ) -> Outcome<(ResourceList, ResourceList)> {
     let client = &session.client;
     let object = found(client.get_json(&subject.address))?.unwrap_or_default();
-    let (mut used, mut reserved) = (
-        list(&object, "/status/used"),
-        list(&object, "/status/reserved"),
-    );
+    let (mut used, mut reserved) =
+        (list(&object, "/status/used"), list(&object, "/status/reserved"));
     match &subject.namespace {
         // The limits hold for each namespace alone: what the fullest one has taken.
         None if is_each(after) => {
@@ -174,10 +164,7 @@ fn taken(
         {
             let usage = Address::in_namespace(namespace, ["usage"]);
             let usage = found(client.get::<Usage>(&usage))?;
-            for total in usage
-                .map(|usage| usage.content.resources)
-                .unwrap_or_default()
-            {
+            for total in usage.map(|usage| usage.content.resources).unwrap_or_default() {
                 if used.get(&total.resource).is_none() {
                     reserved.insert(total.resource.clone(), total.reserved);
                     used.insert(total.resource, total.used);
@@ -235,10 +222,7 @@ pub(crate) fn differences(
             before => found.push((field, before, Some(value))),
         }
     }
-    found.extend(
-        old.into_iter()
-            .map(|(field, value)| (field, Some(value), None)),
-    );
+    found.extend(old.into_iter().map(|(field, value)| (field, Some(value), None)));
     found.sort_by(|a, b| a.0.cmp(&b.0));
     found
 }
@@ -467,10 +451,7 @@ mod tests {
     #[test]
     fn a_warning_is_read_out_of_its_quotes() {
         assert_eq!(warning_text(r#"299 - "plain""#), "plain");
-        assert_eq!(
-            warning_text(r#"299 - "of \"a\" \\ b" "date""#),
-            r#"of "a" \ b"#
-        );
+        assert_eq!(warning_text(r#"299 - "of \"a\" \\ b" "date""#), r#"of "a" \ b"#);
         assert_eq!(warning_text("odd"), "odd");
     }
 }

@@ -46,21 +46,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "relist",
         ],
     ),
-    (
-        "Prove",
-        &[
-            "report",
-            "simulate",
-            "suggest",
-            "ledger",
-            "checkpoint",
-            "backup",
-        ],
-    ),
-    (
-        "Set up",
-        &["config", "token", "generate", "cluster", "completions"],
-    ),
+    ("Prove", &["report", "simulate", "suggest", "ledger", "checkpoint", "backup"]),
+    ("Set up", &["config", "token", "generate", "cluster", "completions"]),
     ("Help", &["help"]),
 ];
 
@@ -121,13 +108,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// The namespace [default: default].
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "NAME",
-        env = "QUOTACTL_NAMESPACE"
-    )]
+    #[arg(short, long, global = true, value_name = "NAME", env = "QUOTACTL_NAMESPACE")]
     pub(crate) namespace: Option<String>,
     /// All namespaces.
     #[arg(short = 'A', long, global = true)]
@@ -155,22 +136,10 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_CA")]
     pub(crate) ca: Option<PathBuf>,
     /// The client certificate for https, as PEM.
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "QUOTACTL_CERT",
-        requires = "key"
-    )]
+    #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_CERT", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// The private key of the client certificate, as PEM.
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "QUOTACTL_KEY",
-        requires = "cert"
-    )]
+    #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_KEY", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// The file with the bearer token.
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_TOKEN_FILE")]

@@ -20,11 +20,8 @@ use super::{
 };
 
 /// The limits on retries of a piece while the daemon is busy.
-const PATIENT: Retry = Retry {
-    busy_attempts: 10,
-    connection_attempts: 1,
-    longest_wait: Duration::from_secs(10),
-};
+const PATIENT: Retry =
+    Retry { busy_attempts: 10, connection_attempts: 1, longest_wait: Duration::from_secs(10) };
 
 /// A client of one daemon.
 pub(crate) struct Client {
@@ -68,11 +65,7 @@ impl Client {
         let once = api::Client::new(&connection.server, connection.options.clone());
         let once = once.map_err(|error| problem::failure(&error, None))?;
         let patient = once.with_retry(PATIENT);
-        Ok(Self {
-            once,
-            patient,
-            wide,
-        })
+        Ok(Self { once, patient, wide })
     }
 
     /// Sends a `GET` request. Returns the response typed, too.
@@ -99,10 +92,7 @@ impl Client {
     pub(crate) fn list_json(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
         let mut items = Vec::new();
         let (mut last, mut first_as_of, mut lagging) = (Value::Null, None, false);
-        for page in self
-            .once
-            .pages(address.clone(), limit.unwrap_or(usize::MAX))
-        {
+        for page in self.once.pages(address.clone(), limit.unwrap_or(usize::MAX)) {
             last = page.map_err(|error| problem::failure(&error, address.namespace()))?;
             if let Some(Value::Array(found)) = last.get_mut("items").map(Value::take) {
                 items.extend(found);

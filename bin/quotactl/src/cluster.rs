@@ -16,12 +16,7 @@ pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {
         args::Cluster::Status => status(session),
         args::Cluster::Transfer { to } => {
             let done = format!("{to} leads");
-            post(
-                session,
-                "transfer",
-                &TransferRequest { to: to.clone() },
-                &done,
-            )
+            post(session, "transfer", &TransferRequest { to: to.clone() }, &done)
         }
         args::Cluster::Remove { node } => {
             let done = format!("{node} is removed");
@@ -30,10 +25,7 @@ pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {
         }
         args::Cluster::Heal { ledger, lost } => {
             let done = format!("the stream of the ledger {ledger} is made anew");
-            let body = HealRequest {
-                ledger: ledger.clone(),
-                lost: lost.clone(),
-            };
+            let body = HealRequest { ledger: ledger.clone(), lost: lost.clone() };
             post(session, "heal", &body, &done)
         }
     }
@@ -51,17 +43,13 @@ fn init(session: &Session) -> Outcome {
 }
 
 fn status(session: &Session) -> Outcome {
-    let answer = session
-        .client
-        .get::<Cluster>(&Address::of(["v1", "cluster"]))?;
+    let answer = session.client.get::<Cluster>(&Address::of(["v1", "cluster"]))?;
     let cluster = answer.content;
     if session.output.is_structured() {
         return session.output.value(&answer.json);
     }
     let ledger = cluster.ledger.as_deref().unwrap_or("none yet");
-    session
-        .output
-        .line(one_line(&format!("Ledger: {ledger}")))?;
+    session.output.line(one_line(&format!("Ledger: {ledger}")))?;
     for server in &cluster.servers {
         if let Some(problem) = &server.problem {
             let line = format!("Server {}: {problem}", server.name);
@@ -81,15 +69,7 @@ fn post(session: &Session, what: &str, body: &impl Serialize, done: &str) -> Out
 }
 
 fn table(nodes: &[ClusterNode]) -> Table {
-    let mut table = Table::new(&[
-        "NODE",
-        "ROLE",
-        ">TERM",
-        ">SEQUENCE",
-        "TIME",
-        "AGE",
-        "PROBLEM",
-    ]);
+    let mut table = Table::new(&["NODE", "ROLE", ">TERM", ">SEQUENCE", "TIME", "AGE", "PROBLEM"]);
     let now = age::now();
     for node in nodes {
         let replica = node.replica.as_ref();

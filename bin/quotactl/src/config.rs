@@ -116,9 +116,7 @@ fn change(
     }
     if args.token_stdin {
         let mut token = String::new();
-        std::io::stdin()
-            .take(64 * 1024)
-            .read_to_string(&mut token)?;
+        std::io::stdin().take(64 * 1024).read_to_string(&mut token)?;
         let token = token.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Failure::general("no token on standard input"));
@@ -203,9 +201,7 @@ fn view(file: &File, raw: bool, output: &Output) -> Outcome {
     let contexts = file.contexts.iter();
     let view = to_json(&View {
         current_context: file.current_context.as_deref(),
-        contexts: contexts
-            .map(|(name, context)| (name.as_str(), redacted(context, raw)))
-            .collect(),
+        contexts: contexts.map(|(name, context)| (name.as_str(), redacted(context, raw))).collect(),
     })?;
     match output.is_structured() {
         true => output.value(&view),
@@ -288,15 +284,10 @@ impl File {
         let file: Self = quota_semantics::yaml::read(text.as_bytes())
             .map_err(|error| about(Failure::general(error.to_string())))?;
         let open_to_others = metadata.permissions().mode() & 0o077 != 0;
-        let has_token = file
-            .contexts
-            .values()
-            .any(|context| context.token.is_some());
+        let has_token = file.contexts.values().any(|context| context.token.is_some());
         if open_to_others && has_token {
-            return Err(
-                about(Failure::general("it holds a token, and others may read it"))
-                    .hint(format!("chmod 600 {}", path.display())),
-            );
+            return Err(about(Failure::general("it holds a token, and others may read it"))
+                .hint(format!("chmod 600 {}", path.display())));
         }
         Ok(file)
     }
@@ -305,14 +296,9 @@ impl File {
     pub(crate) fn write(&self, path: &Path) -> Outcome {
         let write = || -> Outcome {
             let text = crate::output::yaml(self)?;
-            let directory = path
-                .parent()
-                .filter(|parent| !parent.as_os_str().is_empty());
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             if let Some(directory) = directory {
-                fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(directory)?;
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             }
             Ok(replace(path, &text, None)?)
         };
@@ -381,10 +367,7 @@ impl Connection {
             false => (own.cert, own.key),
         };
         let servers = [global.server.clone(), own.server];
-        let server = servers
-            .into_iter()
-            .flatten()
-            .find(|server| !server.is_empty());
+        let server = servers.into_iter().flatten().find(|server| !server.is_empty());
         let options = Options {
             token: token_file.map(Token::File).or(own.token.map(Token::Text)),
             ca: global.ca.clone().or(own.ca),
@@ -426,10 +409,7 @@ mod tests {
         file.write(&path).unwrap();
         file.write(&path).unwrap();
         assert_eq!(File::read(&path).unwrap(), file);
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
 
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -474,24 +454,12 @@ contexts:
         let other = resolve("--context test -n b --token-file /t/mine", &contexts()).unwrap();
         assert_eq!(other.server, "http://test");
         assert_eq!(other.options.token, Some(Token::File("/t/mine".into())));
-        assert_eq!(
-            (other.namespace.as_deref(), other.options.ca),
-            (Some("b"), None)
-        );
+        assert_eq!((other.namespace.as_deref(), other.options.ca), (Some("b"), None));
         let in_clear = resolve("--context test", &contexts()).unwrap();
-        assert_eq!(
-            in_clear.options.token,
-            Some(Token::Text("secret".to_owned()))
-        );
+        assert_eq!(in_clear.options.token, Some(Token::Text("secret".to_owned())));
         let default = resolve("", &File::default()).unwrap();
-        assert_eq!(
-            (default.server.as_str(), default.options.token),
-            (DEFAULT_SERVER, None)
-        );
-        assert_eq!(
-            resolve("--context no", &contexts()).unwrap_err().exit,
-            Exit::NotFound
-        );
+        assert_eq!((default.server.as_str(), default.options.token), (DEFAULT_SERVER, None));
+        assert_eq!(resolve("--context no", &contexts()).unwrap_err().exit, Exit::NotFound);
     }
 
     #[test]
@@ -499,9 +467,6 @@ contexts:
         let elsewhere = resolve("--server https://evil", &contexts()).unwrap();
         assert_eq!((elsewhere.options.token, elsewhere.namespace), (None, None));
         let forwarded = resolve("--context prod --server https://127.0.0.1:1", &contexts());
-        assert_eq!(
-            forwarded.unwrap().options.token,
-            Some(Token::File("/t/prod".into()))
-        );
+        assert_eq!(forwarded.unwrap().options.token, Some(Token::File("/t/prod".into())));
     }
 }

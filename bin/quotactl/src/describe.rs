@@ -77,12 +77,7 @@ fn describe(quota: &Quota<'_>) -> String {
             [limit.used, limit.reserved].map(|it| it.map_or_else(|| "0".to_owned(), show));
         rows.push([limit.resource.to_owned(), used, reserved, show(limit.hard)]);
     }
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].len())
-            .max()
-            .unwrap_or_default()
-    };
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or_default();
     // kubectl's columns begin at the same place in the heading and in the table.
     let [first, used, reserved] = [width(0).max("Namespace:".len()), width(1), width(2)];
 
@@ -97,8 +92,7 @@ fn describe(quota: &Quota<'_>) -> String {
         lines.extend(explained.map(|text| format!(" * {text}")));
     }
     lines.extend(
-        rows.iter()
-            .map(|[a, b, c, d]| format!("{a:first$}  {b:used$}  {c:reserved$}  {d}")),
+        rows.iter().map(|[a, b, c, d]| format!("{a:first$}  {b:used$}  {c:reserved$}  {d}")),
     );
     lines.extend(reservations(quota));
     let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
@@ -132,10 +126,7 @@ fn reservations(quota: &Quota<'_>) -> Vec<String> {
     let heading = std::iter::once("Reservations:".to_owned());
     let omitted = quota.status.reservations_omitted;
     let rest = (omitted > 0).then(|| format!("  and up to {omitted} more"));
-    heading
-        .chain(pending.iter().map(line))
-        .chain(rest)
-        .collect()
+    heading.chain(pending.iter().map(line)).chain(rest).collect()
 }
 
 /// The number of denials that are shown.
@@ -171,13 +162,8 @@ pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
     }
     let output = &session.output;
     output.line(format!("Namespace:  {name}"))?;
-    let about = client
-        .get::<Namespace>(&Address::of(["v1", "namespaces", name]))?
-        .content;
-    let labels = about
-        .labels
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"));
+    let about = client.get::<Namespace>(&Address::of(["v1", "namespaces", name]))?.content;
+    let labels = about.labels.iter().map(|(key, value)| format!("{key}={value}"));
     let groups = about.groups.iter().map(ToString::to_string);
     for (title, values) in [
         ("Labels:", labels.collect::<Vec<_>>()),
@@ -190,19 +176,13 @@ pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
     }
     let usage = usage_table(&[NamespaceFigures::from(&usage)], false, false);
     output.section("Usage", &usage)?;
-    output.section(
-        "Pending reservations",
-        &pending_table(&pending.content.items),
-    )?;
+    output.section("Pending reservations", &pending_table(&pending.content.items))?;
     output.section("Latest denials", &denials::table(denials, false, false))
 }
 
 /// What binds each resource of which nothing is left, as in `pods: group/company`.
 fn bound_by(usage: &Usage) -> Vec<String> {
-    let full = usage
-        .room
-        .iter()
-        .filter(|(_, room)| !room.available.is_positive());
+    let full = usage.room.iter().filter(|(_, room)| !room.available.is_positive());
     let named = full.map(|(resource, room)| {
         let limit = limit_name(room.bound_by.kind, &room.bound_by.name);
         format!("{resource}: {limit}")
@@ -249,12 +229,7 @@ pub(crate) fn reservation(session: &Session, uid: &str) -> Outcome {
 fn reservation_lines(reservation: &Reservation<'_>) -> Vec<(&'static str, String)> {
     let now = age::now();
     let ago = |time| format!("{time} ({})", age::ago(time, now));
-    let Holder {
-        api_version,
-        kind,
-        name,
-        uid,
-    } = &reservation.reserved_by;
+    let Holder { api_version, kind, name, uid } = &reservation.reserved_by;
     let object = [api_version, kind, name].map(|text| &**text);
     let object = object.into_iter().filter(|text| !text.is_empty());
     let object = object.collect::<Vec<_>>().join(" ");

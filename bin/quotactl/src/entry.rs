@@ -40,13 +40,9 @@ impl EntryColumns {
             if name.is_empty() {
                 name.clone_from(&uid);
             }
-            let has_amounts = ["footprint", "resources"]
-                .iter()
-                .any(|it| event.contains_key(*it));
+            let has_amounts = ["footprint", "resources"].iter().any(|it| event.contains_key(*it));
             if !has_amounts {
-                detail = format!("{} {detail}", found.amounts.pretty())
-                    .trim()
-                    .to_owned();
+                detail = format!("{} {detail}", found.amounts.pretty()).trim().to_owned();
             }
         }
         let subject = match (resource, name.is_empty()) {
@@ -73,11 +69,7 @@ impl EntryColumns {
     /// The entry as one line.
     pub(crate) fn line(&self) -> String {
         let shown = |text: &str| {
-            if text.is_empty() {
-                "-".to_owned()
-            } else {
-                text.to_owned()
-            }
+            if text.is_empty() { "-".to_owned() } else { text.to_owned() }
         };
         let reason = match self.reason.is_empty() {
             true => String::new(),
@@ -104,14 +96,7 @@ pub(crate) fn name(entry: &Entry) -> String {
 
 /// The table of entries.
 pub(crate) fn table(entries: &[Entry], wide: bool) -> Table {
-    let mut titles = vec![
-        ">SEQUENCE",
-        "TIME",
-        "EVENT",
-        "NAMESPACE",
-        "SUBJECT",
-        "DETAIL",
-    ];
+    let mut titles = vec![">SEQUENCE", "TIME", "EVENT", "NAMESPACE", "SUBJECT", "DETAIL"];
     if wide {
         titles.extend(["ACTOR", "REASON"]);
     }
@@ -180,9 +165,7 @@ fn detail(event: &Map<String, Value>) -> String {
             ("resources", amount) => parts.push(amounts(Some(amount))),
             // That of a group has it one level down.
             ("spec", spec) => {
-                parts.push(amounts(
-                    spec.get("hard").or_else(|| spec.pointer("/quota/hard")),
-                ));
+                parts.push(amounts(spec.get("hard").or_else(|| spec.pointer("/quota/hard"))));
             }
             ("was", was @ Value::Object(_)) => {
                 parts.push(format!("was:{}", amounts(was.get("resources"))));
@@ -245,26 +228,11 @@ mod tests {
                       "version": 42, "footprint": {"resources": {"pods": "1", "requests.cpu": "500m"}},
                       "lapse": null, "endsReservation": true}
         }));
-        let words: Vec<_> = EntryColumns::new(&entry)
-            .line()
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect();
-        assert_eq!(
-            words[..5],
-            [
-                "7",
-                "2026-11-20T10:00:00Z",
-                "ObjectObserved",
-                "a",
-                "pods/web"
-            ]
-        );
+        let words: Vec<_> =
+            EntryColumns::new(&entry).line().split_whitespace().map(str::to_owned).collect();
+        assert_eq!(words[..5], ["7", "2026-11-20T10:00:00Z", "ObjectObserved", "a", "pods/web"]);
         let detail = words[5..words.len() - 2].join(" ");
-        assert_eq!(
-            detail,
-            "endsReservation pods=1,requests.cpu=500m version=42"
-        );
+        assert_eq!(detail, "endsReservation pods=1,requests.cpu=500m version=42");
         assert_eq!(words[words.len() - 2..], ["by", "anonymous"]);
     }
 
@@ -285,45 +253,30 @@ mod tests {
         let advanced = json!({"type": "WatermarksAdvanced", "source": "nats:OBJECTS", "clusterUid": "", "resources": [
             {"resource": "pods", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 7, "absent": false},
             {"resource": "widgets.example.com", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 0, "absent": true}]});
-        assert_eq!(
-            shown(advanced).1,
-            "pods=2026-11-20T10:00:00Z widgets.example.com=absent"
-        );
+        assert_eq!(shown(advanced).1, "pods=2026-11-20T10:00:00Z widgets.example.com=absent");
         let corrected = json!({"type": "ObjectCorrected", "resource": "pods", "name": "web", "uid": "u1", "version": 0,
             "footprint": {"resources": {"pods": "1"}}, "was": {"resources": {"pods": "2"}}});
-        assert_eq!(
-            shown(corrected.clone()),
-            pair("pods/web", "pods=1 was:pods=2")
-        );
+        assert_eq!(shown(corrected.clone()), pair("pods/web", "pods=1 was:pods=2"));
         let mut corrected = of(corrected);
         corrected.actor.principal = "jane".into();
         corrected.actor.reason = Some("INC-1042".into());
         let line = EntryColumns::new(&corrected).line();
         assert!(line.ends_with("by jane: INC-1042"), "{line}");
         let wide = table(&[corrected], true).render(true);
-        assert!(
-            wide.contains("REASON") && wide.contains("INC-1042"),
-            "{wide}"
-        );
+        assert!(wide.contains("REASON") && wide.contains("INC-1042"), "{wide}");
     }
 
     #[test]
     fn an_entry_without_names_is_shown_by_uid_or_source() {
         let ended = of(json!({"type": "OverrideEnded", "namespace": "a", "quota": "compute"}));
         let columns = EntryColumns::new(&ended);
-        assert_eq!(
-            [columns.namespace, columns.subject, columns.detail],
-            ["a", "compute", ""]
-        );
+        assert_eq!([columns.namespace, columns.subject, columns.detail], ["a", "compute", ""]);
         let released = of(json!({"type": "ReservationReleased", "uid": "u1"}));
         assert_eq!(EntryColumns::new(&released).subject, "u1");
         let advanced =
             of(json!({"type": "SourceAdvanced", "source": "OBJECTS", "cursor": {"position": 9}}));
         let columns = EntryColumns::new(&advanced);
-        assert_eq!(
-            (columns.subject.as_str(), columns.detail.as_str()),
-            ("OBJECTS", "position=9")
-        );
+        assert_eq!((columns.subject.as_str(), columns.detail.as_str()), ("OBJECTS", "position=9"));
         assert!(EntryColumns::new(&of(json!(null))).line().contains('-'));
         assert_eq!(table(&[released], true).render(true).lines().count(), 2);
     }

@@ -37,9 +37,8 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
     let address = Address::in_namespace(namespace, ["explain"])
         .with("resource", &args.resource)
         .with_some("quota", args.quota.as_ref());
-    let answer = session
-        .client
-        .list::<Explanation>(&args.when.added_to(address), Some(args.limit))?;
+    let answer =
+        session.client.list::<Explanation>(&args.when.added_to(address), Some(args.limit))?;
     let explained = answer.content;
     session.note_lag(explained.lagging);
     if explained.items.is_empty() && explained.hard.is_none() {
@@ -62,20 +61,13 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
 fn group(session: &Session, name: &str, args: &Explain) -> Outcome {
     let address = Address::of(["v1", "groups", name, "explain"]).with("resource", &args.resource);
     let address = args.when.added_to(address);
-    let answer = session
-        .client
-        .list::<GroupExplanation>(&address, Some(args.limit))?;
+    let answer = session.client.list::<GroupExplanation>(&address, Some(args.limit))?;
     let explained = answer.content;
     session.note_lag(explained.lagging);
     if session.output.is_table() {
-        session
-            .output
-            .line(one_line(&summary_of_group(&explained)))?;
+        session.output.line(one_line(&summary_of_group(&explained)))?;
         if explained.namespaces_omitted > 0 {
-            note(format!(
-                "and {} more namespaces",
-                explained.namespaces_omitted
-            ));
+            note(format!("and {} more namespaces", explained.namespaces_omitted));
         }
     }
     session.output.answer(
@@ -117,28 +109,20 @@ fn summary_of_group(explained: &GroupExplanation) -> String {
 
 /// Fails if nothing counts or limits a resource of this name, and nothing could.
 fn refuse_unknown(session: &Session, namespace: &str, args: &Explain) -> Outcome {
-    let address = args
-        .when
-        .added_to(Address::in_namespace(namespace, ["usage"]));
+    let address = args.when.added_to(Address::in_namespace(namespace, ["usage"]));
     let usage = session.client.get::<Usage>(&address)?.content;
     let limited = usage.quotas.iter().flat_map(|quota| &quota.resources);
     let limited = limited.map(|limit| &limit.resource);
     let counted = usage.resources.iter().map(|sum| &sum.resource);
-    let mut names: Vec<&str> = limited
-        .chain(counted)
-        .chain(usage.room.keys())
-        .map(|it| &**it)
-        .collect();
+    let mut names: Vec<&str> =
+        limited.chain(counted).chain(usage.room.keys()).map(|it| &**it).collect();
     names.extend(USUAL);
     if names.contains(&&*args.resource) {
         return Ok(());
     }
     let failure = Failure::new(
         Exit::NotFound,
-        format!(
-            "unknown resource {}: nothing counts or limits it in {namespace}",
-            args.resource
-        ),
+        format!("unknown resource {}: nothing counts or limits it in {namespace}", args.resource),
     );
     Err(match closest(&args.resource, &names) {
         Some(meant) => failure.hint(format!("did you mean {meant}?")),
@@ -148,9 +132,7 @@ fn refuse_unknown(session: &Session, namespace: &str, args: &Explain) -> Outcome
 
 /// The name that is nearest to a mistyped one, if any is near.
 fn closest<'a>(typed: &str, names: &[&'a str]) -> Option<&'a str> {
-    let distances = names
-        .iter()
-        .map(|name| (strsim::osa_distance(typed, name), *name));
+    let distances = names.iter().map(|name| (strsim::osa_distance(typed, name), *name));
     let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
     (distance <= 2 || distance * 4 <= typed.len()).then_some(name)
 }
@@ -164,19 +146,8 @@ fn name(part: &Contribution) -> String {
 
 /// As in `requests.cpu of quota compute in team-a: 3 used + 1 reserved of 10 (40%)`.
 fn summary(explained: &Explanation) -> String {
-    let Explanation {
-        namespace,
-        quota,
-        resource,
-        hard,
-        used,
-        reserved,
-        ..
-    } = explained;
-    let of = quota
-        .as_ref()
-        .map(|quota| format!(" of quota {quota}"))
-        .unwrap_or_default();
+    let Explanation { namespace, quota, resource, hard, used, reserved, .. } = explained;
+    let of = quota.as_ref().map(|quota| format!(" of quota {quota}")).unwrap_or_default();
     let limit = hard.as_ref().map(|hard| {
         let share = percent(share(hard, used, reserved));
         format!(" of {} ({share})", beside(resource, hard, hard))

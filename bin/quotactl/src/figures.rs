@@ -57,10 +57,7 @@ pub(crate) fn checked_quotas(quotas: &[CheckedQuota], rows: Rows) -> Option<Tabl
     });
     let mut limits: Vec<_> = limits.collect();
     limits.sort_by_key(|(_, limit)| !limit.is_exceeded());
-    let failed = limits
-        .iter()
-        .filter(|(_, limit)| limit.is_exceeded())
-        .count();
+    let failed = limits.iter().filter(|(_, limit)| limit.is_exceeded()).count();
     if rows == Rows::Failed && failed > 0 {
         limits.truncate(failed);
     }
@@ -72,21 +69,13 @@ pub(crate) fn checked_quotas(quotas: &[CheckedQuota], rows: Rows) -> Option<Tabl
     titles.extend(guarantees.then_some("?>OF IT FOR OTHERS"));
     titles.extend([">HARD", ">AVAILABLE"]);
     let mut table = Table::new(&titles);
-    let units = Units::of(
-        limits
-            .iter()
-            .map(|(_, limit)| (&*limit.resource, &limit.hard)),
-    );
+    let units = Units::of(limits.iter().map(|(_, limit)| (&*limit.resource, &limit.hard)));
     for (quota, limit) in limits {
         let [counted, left, others] = [limit.counted(), limit.left(), others(limit)];
         let show = |amount| units.show(&limit.resource, amount);
         let quota = limit_name(quota.kind, &quota.name);
-        let mut row = vec![
-            quota,
-            limit.resource.to_string(),
-            show(&limit.requested),
-            show(&counted),
-        ];
+        let mut row =
+            vec![quota, limit.resource.to_string(), show(&limit.requested), show(&counted)];
         row.extend(reservations.then(|| show(&limit.reserved)));
         row.extend(guarantees.then(|| show(&others)));
         row.extend([show(&limit.hard), show(&left)]);
@@ -199,14 +188,7 @@ fn of_quota<'a>(
 }
 
 fn of_group<'a>(resource: &'a Name, room: &'a Room) -> LimitFigures<'a> {
-    let BoundBy {
-        kind,
-        name,
-        hard,
-        used,
-        reserved,
-        ..
-    } = &room.bound_by;
+    let BoundBy { kind, name, hard, used, reserved, .. } = &room.bound_by;
     let mut taken = hard.clone();
     taken.sub_assign(&room.available);
     let seen = used.as_ref().zip(reserved.as_ref());
@@ -224,23 +206,10 @@ fn of_group<'a>(resource: &'a Name, room: &'a Room) -> LimitFigures<'a> {
 /// Usage as a table: for each namespace the figures of each limit, the fullest first; then the sums, including resources
 /// without a limit, if they are requested or the namespace has no limit. What leaves less than a limit is named.
 pub(crate) fn usage_table(usages: &[NamespaceFigures<'_>], all: bool, sums: bool) -> Table {
-    let limits: Vec<_> = usages
-        .iter()
-        .map(|usage| fullest(usage.quotas, usage.room))
-        .collect();
-    let is_bound = limits
-        .iter()
-        .flatten()
-        .any(|limit| limit.bound_by.is_some());
-    let mut titles = vec![
-        "QUOTA",
-        "RESOURCE",
-        "?>HARD",
-        ">USED",
-        "?>RESERVED",
-        ">AVAILABLE",
-        ">USE%",
-    ];
+    let limits: Vec<_> = usages.iter().map(|usage| fullest(usage.quotas, usage.room)).collect();
+    let is_bound = limits.iter().flatten().any(|limit| limit.bound_by.is_some());
+    let mut titles =
+        vec!["QUOTA", "RESOURCE", "?>HARD", ">USED", "?>RESERVED", ">AVAILABLE", ">USE%"];
     titles.extend(is_bound.then_some("BOUND BY"));
     if all {
         titles.insert(0, "NAMESPACE");

@@ -121,12 +121,7 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
         "?>SOFT",
         "?>GUARANTEED",
     ]);
-    let units = Units::of(
-        usage
-            .resources
-            .iter()
-            .map(|limit| (&*limit.resource, &limit.hard)),
-    );
+    let units = Units::of(usage.resources.iter().map(|limit| (&*limit.resource, &limit.hard)));
     for limit in &usage.resources {
         let used = limit.used.clone().unwrap_or_default();
         let for_others = limit.guaranteed_to_others.clone().unwrap_or_default();
@@ -207,9 +202,7 @@ fn labels(selector: &LabelSelector) -> Vec<String> {
 fn selected(selector: &Selector) -> String {
     let labels = selector.labels.as_ref().map(labels).unwrap_or_default();
     let annotations = selector.annotations.iter();
-    let annotations: Vec<_> = annotations
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
+    let annotations: Vec<_> = annotations.map(|(key, value)| format!("{key}={value}")).collect();
     let labels = match labels.is_empty() {
         true => "-".to_owned(),
         false => labels.join(","),
@@ -246,10 +239,7 @@ mod tests {
         for cell in ["g", "company", "pods: 3/12", "pods: 1", "warn"] {
             assert!(row.contains(cell), "{cell}: {row}");
         }
-        assert!(
-            row.ends_with("team=red,tier in (a, b),!old with who=ann"),
-            "{row}"
-        );
+        assert!(row.ends_with("team=red,tier in (a, b),!old with who=ann"), "{row}");
         assert!(!row.contains("services"), "{row}");
     }
 

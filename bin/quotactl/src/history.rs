@@ -48,13 +48,7 @@ pub(crate) fn run(session: &Session, args: &History) -> Outcome {
     let (mut lines, lagging, json) = match args.group {
         Some(_) => {
             let answer = session.client.get::<GroupUsageHistory>(&address)?;
-            let GroupUsageHistory {
-                group,
-                points,
-                summary,
-                lagging,
-                ..
-            } = answer.content;
+            let GroupUsageHistory { group, points, summary, lagging, .. } = answer.content;
             let points = points.iter().map(|point: &GroupUsagePoint| {
                 let limits = point.resources.iter();
                 limits.map(|limit| (group.clone(), limit)).collect()
@@ -63,12 +57,7 @@ pub(crate) fn run(session: &Session, args: &History) -> Outcome {
         }
         None => {
             let answer = session.client.get::<UsageHistory>(&address)?;
-            let UsageHistory {
-                points,
-                summary,
-                lagging,
-                ..
-            } = answer.content;
+            let UsageHistory { points, summary, lagging, .. } = answer.content;
             let points = points.iter().map(|point: &UsagePoint| {
                 let quotas = point.quotas.iter();
                 let limits = quotas.flat_map(|quota| {
@@ -91,11 +80,7 @@ fn show(session: &Session, lines: &[Line], json: &Value) -> Outcome {
     if lines.is_empty() {
         session.note_empty();
     }
-    session.output.answer(
-        json,
-        || lines.iter().map(Line::name).collect(),
-        |_| table(lines),
-    )
+    session.output.answer(json, || lines.iter().map(Line::name).collect(), |_| table(lines))
 }
 
 /// A limit over time.

@@ -79,11 +79,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             }
         },
         Err(error) => {
-            let exit = if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Done
-            };
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
             // Help goes to standard output; a reader that went away has seen enough of it.
             let _ = error.print();
             exit
@@ -114,9 +110,9 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
             config::run(command, global, &output, |name| is_flag(matches, name))
         }
         Command::Checkpoint(command) => ledger::verify_checkpoints(command, &output),
-        Command::Generate(command) => generate::run(command, &output, || {
-            Connection::resolve(global, &config::read(global)?)
-        }),
+        Command::Generate(command) => {
+            generate::run(command, &output, || Connection::resolve(global, &config::read(global)?))
+        }
         Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
         Command::Token(command) => token::run(command, &output, &scope(global, matches)),
         Command::Online(command) => online(&session(global, matches, output)?, command),
@@ -128,10 +124,7 @@ fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Ses
     Ok(Session {
         client: Client::new(&connection, output.is_wide())?,
         output,
-        scope: Scope {
-            given: connection.namespace,
-            ..scope(global, matches)
-        },
+        scope: Scope { given: connection.namespace, ..scope(global, matches) },
         reason: global.reason.clone(),
     })
 }
@@ -222,11 +215,7 @@ mod tests {
         for line in ["delete quota q -n a", "delete -n a group g"] {
             assert_eq!(exit(line), Exit::Failure, "{line}");
         }
-        for line in [
-            "delete -n a",
-            "delete -f m.yaml quota q",
-            "delete -A quota q",
-        ] {
+        for line in ["delete -n a", "delete -f m.yaml quota q", "delete -A quota q"] {
             assert_eq!(exit(line), Exit::Usage, "{line}");
         }
     }

@@ -38,12 +38,8 @@ impl Document {
         let (text, first) = &self.text;
         let lines: Vec<&str> = text.lines().collect();
         let key_at = |line: &str, key: &str| {
-            let line = line
-                .trim_start_matches([' ', '-', '{', ','])
-                .trim_start_matches('"');
-            let rest = line
-                .strip_prefix(key)
-                .map(|rest| rest.trim_start_matches('"'));
+            let line = line.trim_start_matches([' ', '-', '{', ',']).trim_start_matches('"');
+            let rest = line.strip_prefix(key).map(|rest| rest.trim_start_matches('"'));
             rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
         };
         // Of several objects in one list, the one with this name.
@@ -93,25 +89,16 @@ pub(crate) fn load(paths: &[PathBuf]) -> Outcome<Vec<Document>> {
 
 /// The string at a JSON pointer within a document; empty if there is none.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A field as text: manifests may contain numbers where the API returns quantities as strings.
 pub(crate) fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn place(file: &Path) -> String {
-    if file == Path::new("-") {
-        "standard input".to_owned()
-    } else {
-        file.display().to_string()
-    }
+    if file == Path::new("-") { "standard input".to_owned() } else { file.display().to_string() }
 }
 
 /// The files of a path: the path itself, or the files in a directory, sorted by name.
@@ -139,13 +126,9 @@ fn read(file: &Path) -> Outcome<String> {
         Box::new(fs::File::open(file)?)
     };
     let mut text = String::new();
-    source
-        .take(MAX_FILE_BYTES.saturating_add(1))
-        .read_to_string(&mut text)?;
+    source.take(MAX_FILE_BYTES.saturating_add(1)).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(Failure::general(format!(
-            "larger than {MAX_FILE_BYTES} bytes"
-        )));
+        return Err(Failure::general(format!("larger than {MAX_FILE_BYTES} bytes")));
     }
     Ok(text)
 }
@@ -155,9 +138,8 @@ fn read(file: &Path) -> Outcome<String> {
 fn parse(text: &str) -> Outcome<Vec<Value>> {
     if text.trim_start().starts_with('{') {
         let exact = exact_numbers(text.as_bytes());
-        let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&exact)
-            .into_iter()
-            .collect();
+        let json: Result<Vec<Value>, _> =
+            serde_json::Deserializer::from_slice(&exact).into_iter().collect();
         match json {
             Ok(mut values) => {
                 values.iter_mut().for_each(yaml::without_nulls);
@@ -206,10 +188,7 @@ fn texts(text: &str, documents: usize) -> Vec<(Rc<str>, usize)> {
     };
     texts.retain(|(text, _)| !is_empty(text));
     match texts.len() == documents {
-        true => texts
-            .into_iter()
-            .map(|(text, line)| (text.into(), line))
-            .collect(),
+        true => texts.into_iter().map(|(text, line)| (text.into(), line)).collect(),
         false => vec![(text.into(), 1); documents],
     }
 }
@@ -217,9 +196,7 @@ fn texts(text: &str, documents: usize) -> Vec<(Rc<str>, usize)> {
 /// The items of a Kubernetes list, or the object itself; nothing for an empty document. API servers write the items of an
 /// `XList` without `kind` and `apiVersion`: they are those of `X` and of the list.
 fn unfold(mut value: Value) -> Vec<Value> {
-    let kind = text(&value, "/kind")
-        .strip_suffix("List")
-        .map(str::to_owned);
+    let kind = text(&value, "/kind").strip_suffix("List").map(str::to_owned);
     let version = text(&value, "/apiVersion").to_owned();
     match (value.get_mut("items").map(Value::take), kind) {
         (Some(Value::Array(items)), Some(kind)) => {
@@ -260,10 +237,7 @@ mod tests {
                 json!({"kind": "B", "spec": {"hard": {"cpu": "500m", "pods": 2}}})
             ]
         );
-        assert_eq!(
-            parse("{\"a\":1}\n{\"a\":2}").unwrap(),
-            [json!({"a": 1}), json!({"a": 2})]
-        );
+        assert_eq!(parse("{\"a\":1}\n{\"a\":2}").unwrap(), [json!({"a": 1}), json!({"a": 2})]);
         assert_eq!(parse("{a: b}").unwrap(), [json!({"a": "b"})]);
     }
 
@@ -298,12 +272,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named_in_one_line() {
-        assert!(
-            parse("{\"a\":")
-                .unwrap_err()
-                .message
-                .starts_with("not JSON: EOF")
-        );
+        assert!(parse("{\"a\":").unwrap_err().message.starts_with("not JSON: EOF"));
         let message = parse("a: [1\nb: 2").unwrap_err().message;
         assert!(
             message.starts_with("cannot read the YAML: ") && !message.contains('\n'),
@@ -319,9 +288,7 @@ mod tests {
                     - metadata:\n    name: c\n  spec:\n    hard:\n      pods: 2\n";
         fs::write(file.path(), text).unwrap();
         let documents = load(&[file.path().to_owned()]).unwrap();
-        let lines = documents
-            .iter()
-            .map(|document| document.line_of("spec.hard[pods]"));
+        let lines = documents.iter().map(|document| document.line_of("spec.hard[pods]"));
         assert_eq!(lines.collect::<Vec<_>>(), [8, 17, 22]);
         assert_eq!(documents[0].line_of("spec.hard[requests.cpu]"), 9);
         assert_eq!(documents[0].line_of("metadata.name"), 5);
@@ -331,18 +298,12 @@ mod tests {
     #[test]
     fn a_directory_stands_for_its_manifests_by_name() {
         let directory = tempfile::tempdir().unwrap();
-        for (name, text) in [
-            ("b.yaml", "kind: B"),
-            ("a.json", "{\"kind\":\"A\"}"),
-            ("c.txt", "}"),
-        ] {
+        for (name, text) in [("b.yaml", "kind: B"), ("a.json", "{\"kind\":\"A\"}"), ("c.txt", "}")]
+        {
             fs::write(directory.path().join(name), text).unwrap();
         }
         let documents = load(&[directory.path().to_owned()]).unwrap();
-        let kinds: Vec<_> = documents
-            .iter()
-            .map(|document| &document.value["kind"])
-            .collect();
+        let kinds: Vec<_> = documents.iter().map(|document| &document.value["kind"]).collect();
         assert_eq!(kinds, ["A", "B"]);
         let empty = tempfile::tempdir().unwrap();
         assert!(load(&[empty.path().to_owned()]).is_err());

@@ -73,17 +73,13 @@ fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<Strin
     let mut hints = Vec::new();
     if let Some(time) = &problem.retry_after {
         let wait = age::left(*time, age::now());
-        hints.push(format!(
-            "pending reservations expire and make room in {wait}, at {time}"
-        ));
+        hints.push(format!("pending reservations expire and make room in {wait}, at {time}"));
     }
     hints.extend(short_of(problem, namespace));
     if !hints.is_empty() {
         return hints;
     }
-    let of = namespace
-        .map(|name| format!(" -n {name}"))
-        .unwrap_or_default();
+    let of = namespace.map(|name| format!(" -n {name}")).unwrap_or_default();
     let reason = refusal.reason();
     hints.extend(match (error, refusal.retry_after) {
         (_, Some(wait)) => Some(format!("try again in {}s", wait.as_secs())),
@@ -118,9 +114,7 @@ fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
     });
     let (quota, limit) = limits.find(|(_, limit)| limit.is_exceeded())?;
     let (resource, name) = (&limit.resource, &quota.name);
-    let of = namespace
-        .map(|name| format!(" -n {name}"))
-        .unwrap_or_default();
+    let of = namespace.map(|name| format!(" -n {name}")).unwrap_or_default();
     let is_group = quota.kind == LimitKind::ClusterResourceQuota;
     let describe = match is_group {
         true => format!("quotactl describe group {name}"),
@@ -170,11 +164,7 @@ mod tests {
         for (status, reason, exit) in cases {
             let body = format!(r#"{{"detail":"why","reason":"{reason}"}}"#);
             let failure = from(status, &body);
-            assert_eq!(
-                (failure.exit, failure.message.as_str()),
-                (exit, "why"),
-                "{reason}"
-            );
+            assert_eq!((failure.exit, failure.message.as_str()), (exit, "why"), "{reason}");
         }
     }
 
@@ -200,10 +190,7 @@ mod tests {
     #[test]
     fn only_what_has_been_modified_is_to_be_read_again() {
         for (detail, is_stale) in [
-            (
-                "quota q has been modified: it is at resourceVersion 3, not 2",
-                true,
-            ),
+            ("quota q has been modified: it is at resourceVersion 3, not 2", true),
             ("quota q comes from the cluster: change it there", false),
         ] {
             let body = format!(r#"{{"detail":"{detail}","reason":"Conflict"}}"#);
@@ -232,10 +219,8 @@ mod tests {
     fn every_denial_says_where_to_look() {
         let looks = "hint: quotactl get usage -n a shows what is limited, quotactl denials -n a what was denied lately";
         for reason in ["InsufficientQuota", "MustSpecify"] {
-            let failure = from(
-                403,
-                &format!(r#"{{"detail":"no","reason":"{reason}","quotas":[]}}"#),
-            );
+            let failure =
+                from(403, &format!(r#"{{"detail":"no","reason":"{reason}","quotas":[]}}"#));
             assert!(failure.to_string().contains(looks), "{failure}");
         }
         let failure = from(

@@ -33,11 +33,7 @@ impl Progress {
         let template = "{msg} {wide_bar} {human_pos}/{human_len} entries, {per_sec}, {eta} left";
         let bar = bar(what, template);
         bar.set_length(last.saturating_sub(before));
-        Self {
-            bar,
-            before,
-            is_hidden: AtomicBool::new(false),
-        }
+        Self { bar, before, is_hidden: AtomicBool::new(false) }
     }
 
     /// A bar over the entries `first..=last`, which is drawn only if that takes longer than a second.
@@ -51,11 +47,7 @@ impl Progress {
     /// A bar over bytes; [`Progress::set`] sets the total.
     pub(crate) fn of_bytes(what: &'static str) -> Self {
         let template = "{msg} {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
-        Self {
-            bar: bar(what, template),
-            before: 0,
-            is_hidden: AtomicBool::new(false),
-        }
+        Self { bar: bar(what, template), before: 0, is_hidden: AtomicBool::new(false) }
     }
 
     /// A bar over the bytes of a file; of anything else (a pipe), a count.
@@ -75,11 +67,7 @@ impl Progress {
     pub(crate) fn counting_bytes(what: &'static str) -> Self {
         let bar = bar(what, "{msg} {spinner} {bytes}, {bytes_per_sec}");
         bar.enable_steady_tick(Duration::from_millis(TICK_MILLISECONDS));
-        Self {
-            bar,
-            before: 0,
-            is_hidden: AtomicBool::new(false),
-        }
+        Self { bar, before: 0, is_hidden: AtomicBool::new(false) }
     }
 
     /// The same input; bytes that are read from it count as progress.

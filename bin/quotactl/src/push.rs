@@ -90,12 +90,10 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
     if session.output.is_structured() {
         session.output.value(&total)?;
     } else {
-        let Total {
-            accepted, ignored, ..
-        } = total;
-        session.output.line(format!(
-            "{accepted} accepted, {ignored} ignored, {rejected} rejected"
-        ))?;
+        let Total { accepted, ignored, .. } = total;
+        session
+            .output
+            .line(format!("{accepted} accepted, {ignored} ignored, {rejected} rejected"))?;
     }
     sent?;
     if rejected > 0 {
@@ -197,12 +195,7 @@ struct Piece {
 
 impl Piece {
     const fn from(first: u64) -> Self {
-        Self {
-            first,
-            lines: 0,
-            text: Vec::new(),
-            since: None,
-        }
+        Self { first, lines: 0, text: Vec::new(), since: None }
     }
 
     /// The time at which the piece is sent at the latest; none for an empty piece.
@@ -247,10 +240,8 @@ fn elements(input: impl Read, mut send: impl FnMut(u64, &[u8]) -> Outcome) -> Ou
     let mut limited = input.take(MAX_ARRAY_BYTES as u64 + 1);
     limited.read_to_end(&mut text)?;
     if text.len() > MAX_ARRAY_BYTES {
-        return Err(
-            Failure::general(format!("an array longer than {MAX_ARRAY_BYTES} bytes"))
-                .hint("one event per line has no such limit"),
-        );
+        return Err(Failure::general(format!("an array longer than {MAX_ARRAY_BYTES} bytes"))
+            .hint("one event per line has no such limit"));
     }
     let wrong = |error: serde_json::Error| Failure::general(format!("not JSON: {error}"));
     let elements: Vec<&RawValue> = serde_json::from_slice(&text).map_err(wrong)?;
@@ -273,9 +264,7 @@ fn post(session: &Session, piece: &[u8]) -> Outcome<EventsAnswer> {
 /// Requests a relist of these resources, or of all.
 pub(crate) fn relist(session: &Session, resources: &[String]) -> Outcome {
     let address = Address::of(["v1", "relist"]);
-    let request = RelistRequest {
-        resources: resources.to_vec(),
-    };
+    let request = RelistRequest { resources: resources.to_vec() };
     let reply = session.client.send_json(Method::POST, &address, &request)?;
     if session.output.is_structured() {
         return session.output.value(&reply.json);
@@ -290,9 +279,7 @@ pub(crate) fn relist(session: &Session, resources: &[String]) -> Outcome {
         wait => format!("in {wait}s, since another relist was requested recently"),
     };
     for cluster in &answer.clusters {
-        session
-            .output
-            .line(format!("{cluster} is requested to list {what} {when}"))?;
+        session.output.line(format!("{cluster} is requested to list {what} {when}"))?;
     }
     Ok(())
 }
@@ -319,13 +306,7 @@ mod tests {
         let pieces = cut(&text);
         let firsts: Vec<_> = pieces.iter().map(|(first, _)| *first).collect();
         assert_eq!(firsts, [1, 1001, 2001]);
-        assert_eq!(
-            pieces
-                .into_iter()
-                .map(|(_, piece)| piece)
-                .collect::<String>(),
-            text
-        );
+        assert_eq!(pieces.into_iter().map(|(_, piece)| piece).collect::<String>(), text);
         assert_eq!(cut("\n\n{}\n\n{}"), [(3, "{}\n\n{}".to_owned())]);
         assert_eq!(cut(" \n "), []);
     }
@@ -378,19 +359,13 @@ mod tests {
     fn long_lines_go_alone() {
         let long = format!("{{\"x\":\"{}\"}}\n", "y".repeat(PIECE_BYTES));
         let pieces = cut(&format!("{{}}\n{long}{{}}\n"));
-        let firsts: Vec<_> = pieces
-            .iter()
-            .map(|(first, piece)| (*first, piece.len()))
-            .collect();
+        let firsts: Vec<_> = pieces.iter().map(|(first, piece)| (*first, piece.len())).collect();
         assert_eq!(firsts, [(1, 3), (2, long.len()), (3, 3)]);
     }
 
     #[test]
     fn an_array_is_sent_as_lines() {
-        assert_eq!(
-            cut("\n[{\"a\":\n1}, {}]"),
-            [(1, "{\"a\": 1}\n{}\n".to_owned())]
-        );
+        assert_eq!(cut("\n[{\"a\":\n1}, {}]"), [(1, "{\"a\": 1}\n{}\n".to_owned())]);
         assert!(pieces(Cursor::new("[{}"), |_, _| Ok(())).is_err());
     }
 

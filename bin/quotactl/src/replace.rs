@@ -13,11 +13,7 @@ pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> i
     name.push(format!(".{}.partial", std::process::id()));
     let partial = path.with_file_name(name);
     let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&partial)?;
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&partial)?;
     let mut write = || {
         if let Some(like) = like {
             fchown(&file, Some(like.uid()), Some(like.gid()))?;

@@ -67,10 +67,7 @@ fn footer(report: &Report) -> String {
 }
 
 fn name(key: &std::collections::BTreeMap<String, Name>) -> String {
-    let parts: Vec<String> = key
-        .iter()
-        .map(|(key, value)| format!("{key}/{value}"))
-        .collect();
+    let parts: Vec<String> = key.iter().map(|(key, value)| format!("{key}/{value}")).collect();
     parts.join(" ")
 }
 
@@ -111,22 +108,15 @@ fn table(report: &Report, is_wide: bool) -> Table {
             hours(resource, &it.reserved_consumed).into(),
             mean(resource, it).into(),
             amount(&it.peak),
-            it.peak_time
-                .map_or_else(dash, |time| time.whole_seconds().to_string().into()),
-            it.peak_sequence
-                .map_or_else(dash, |sequence| sequence.to_string().into()),
+            it.peak_time.map_or_else(dash, |time| time.whole_seconds().to_string().into()),
+            it.peak_sequence.map_or_else(dash, |sequence| sequence.to_string().into()),
             amount(&it.p95),
             it.hard.as_ref().map_or_else(dash, amount),
-            it.limit_hours
-                .as_ref()
-                .map_or_else(dash, |limit| hours(resource, limit).into()),
+            it.limit_hours.as_ref().map_or_else(dash, |limit| hours(resource, limit).into()),
             used_share(it).map_or_else(dash, |share| percent(share).into()),
-            it.time_full
-                .as_ref()
-                .map_or_else(dash, |full| full_time(full).into()),
+            it.time_full.as_ref().map_or_else(dash, |full| full_time(full).into()),
             it.grants.to_string().into(),
-            it.denials
-                .map_or_else(dash, |denials| denials.to_string().into()),
+            it.denials.map_or_else(dash, |denials| denials.to_string().into()),
         ];
         let cells = columns.iter().zip(cells);
         let cells = cells.filter_map(|((is_shown, _), cell)| is_shown.then_some(cell));
@@ -151,15 +141,13 @@ fn table(report: &Report, is_wide: bool) -> Table {
 }
 
 fn decimal(text: &str) -> f64 {
-    text.parse::<Quantity>()
-        .map_or(f64::NAN, |quantity| quantity.to_f64())
+    text.parse::<Quantity>().map_or(f64::NAN, |quantity| quantity.to_f64())
 }
 
 /// The unit in which amounts of a resource are consumed, and how many units of the resource it has.
 fn unit_of(resource: &str) -> (&'static str, f64) {
-    let is_in_bytes = ["memory", "storage", "hugepages-"]
-        .iter()
-        .any(|part| resource.contains(part));
+    let is_in_bytes =
+        ["memory", "storage", "hugepages-"].iter().any(|part| resource.contains(part));
     match (is_in_bytes && !resource.starts_with("count/"), resource) {
         (true, _) => ("GiB", f64::from(1 << 30)),
         (false, "cpu" | "requests.cpu" | "limits.cpu") => ("core", 1.0),

@@ -36,9 +36,7 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
     let documents = manifest::load(&args.files)?;
     let uid = args.uid.as_ref().map(Uid::to_string);
     if uid.is_some() && documents.len() > 1 {
-        return Err(Failure::usage(
-            "--uid is for one object, but there are several in -f",
-        ));
+        return Err(Failure::usage("--uid is for one object, but there are several in -f"));
     }
     each(documents, |document| {
         let place = document.place.clone();
@@ -78,9 +76,7 @@ pub(crate) fn body_of(
     };
     if fields.contains_key("reservedBy") {
         let own = fields.remove("namespace");
-        let namespace = session
-            .scope
-            .of_document(own.as_ref().and_then(Value::as_str))?;
+        let namespace = session.scope.of_document(own.as_ref().and_then(Value::as_str))?;
         if let Some(uid) = uid {
             value["reservedBy"]["uid"] = uid.into();
         }
@@ -91,9 +87,7 @@ pub(crate) fn body_of(
             "neither an object (apiVersion, kind) nor a reservation (reservedBy)",
         ));
     }
-    let namespace = session
-        .scope
-        .of_document(Some(text(&value, "/metadata/namespace")))?;
+    let namespace = session.scope.of_document(Some(text(&value, "/metadata/namespace")))?;
     let mut holder = Map::new();
     for (field, pointer) in [
         ("apiVersion", "/apiVersion"),
@@ -122,15 +116,8 @@ fn ask(session: &Session, namespace: &str, request: &impl Serialize) -> Outcome 
     let address = Address::in_namespace(namespace, ["reservations"]);
     let reply = session.client.send_json(Method::POST, &address, request)?;
     note_warnings(&reply.headers);
-    let repeated = reply
-        .headers
-        .get("idempotency-replayed")
-        .is_some_and(|value| value == "true");
-    let done = if repeated {
-        "granted before"
-    } else {
-        "granted"
-    };
+    let repeated = reply.headers.get("idempotency-replayed").is_some_and(|value| value == "true");
+    let done = if repeated { "granted before" } else { "granted" };
     show(session, &reply, done)
 }
 
@@ -245,11 +232,7 @@ fn check_one(session: &Session, document: Document, with_pods: bool) -> Outcome 
             session.output.table(&table)?;
         }
     }
-    if verdict.fits && short.is_none() {
-        Ok(())
-    } else {
-        Err(Failure::silent(Exit::Denied))
-    }
+    if verdict.fits && short.is_none() { Ok(()) } else { Err(Failure::silent(Exit::Denied)) }
 }
 
 fn summary(what: &str, verdict: &Verdict<'_>, pods: Option<&PodsVerdict<'_>>) -> String {
@@ -260,14 +243,7 @@ fn summary(what: &str, verdict: &Verdict<'_>, pods: Option<&PodsVerdict<'_>>) ->
             None => format!("{what} does not fit"),
         };
     }
-    let Some(PodsVerdict {
-        replicas,
-        fit,
-        reason,
-        detail,
-        ..
-    }) = pods
-    else {
+    let Some(PodsVerdict { replicas, fit, reason, detail, .. }) = pods else {
         return format!("{what} fits");
     };
     let noun = if *replicas == 1 { "pod" } else { "pods" };

@@ -47,9 +47,9 @@ impl Scope {
     pub(crate) fn of_one(&self, what: &str) -> Outcome<&str> {
         match self.all {
             false => Ok(self.namespace()),
-            true => Err(Failure::usage(format!(
-                "{what} belongs to one namespace: -A cannot be used"
-            ))),
+            true => {
+                Err(Failure::usage(format!("{what} belongs to one namespace: -A cannot be used")))
+            }
         }
     }
 
@@ -76,10 +76,7 @@ impl Session {
     pub(crate) fn note_empty(&self) {
         match self.scope.all {
             true => note("No resources found"),
-            false => note(format!(
-                "No resources found in {} namespace.",
-                self.scope.namespace()
-            )),
+            false => note(format!("No resources found in {} namespace.", self.scope.namespace())),
         }
     }
 
@@ -117,11 +114,7 @@ mod tests {
     use super::*;
 
     fn scope(given: Option<&str>, strict: bool) -> Scope {
-        Scope {
-            given: given.map(str::to_owned),
-            strict,
-            all: false,
-        }
+        Scope { given: given.map(str::to_owned), strict, all: false }
     }
 
     #[test]
@@ -136,10 +129,7 @@ mod tests {
 
     #[test]
     fn a_document_without_a_namespace_is_not_in_all_of_them() {
-        let all = Scope {
-            all: true,
-            ..scope(None, false)
-        };
+        let all = Scope { all: true, ..scope(None, false) };
         assert_eq!(all.of_document(Some("a")).unwrap(), "a");
         assert_eq!(all.of_document(None).unwrap_err().exit, Exit::Usage);
     }

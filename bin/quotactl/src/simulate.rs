@@ -93,10 +93,7 @@ impl Limits {
             })
         });
         let delete: Outcome<Vec<_>> = delete.collect();
-        Ok(Self {
-            delete: delete?,
-            ..Self::new(scope, documents)?
-        })
+        Ok(Self { delete: delete?, ..Self::new(scope, documents)? })
     }
 
     /// Checks manifests as new ones.
@@ -131,12 +128,7 @@ impl Limits {
         let (quotas, mut candidates): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
         let (groups, of_groups): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
         candidates.extend(of_groups);
-        Ok(Self {
-            quotas,
-            groups,
-            candidates,
-            delete: Vec::new(),
-        })
+        Ok(Self { quotas, groups, candidates, delete: Vec::new() })
     }
 
     /// Has the daemon simulate them. Also its answer as JSON.
@@ -146,10 +138,7 @@ impl Limits {
         (from, to): (Timestamp, Timestamp),
     ) -> Outcome<(Simulation, Value)> {
         let values = |documents: &[Document]| -> Vec<Value> {
-            documents
-                .iter()
-                .map(|document| document.value.clone())
-                .collect()
+            documents.iter().map(|document| document.value.clone()).collect()
         };
         let body = SimulateRequest {
             from,
@@ -241,16 +230,8 @@ pub(crate) fn show(output: &Output, simulation: &Simulation, json: &Value) -> Ou
 
 /// One line about a simulation.
 pub(crate) fn summary(simulation: &Simulation) -> String {
-    let Simulation {
-        from,
-        to,
-        identity,
-        granted,
-        refused,
-        left_out,
-        denials_granted,
-        ..
-    } = simulation;
+    let Simulation { from, to, identity, granted, refused, left_out, denials_granted, .. } =
+        simulation;
     let mut text = format!(
         "From {from} to {to}: of {} grants, {granted} would have been granted, {refused} refused",
         identity.decisions
@@ -282,10 +263,7 @@ fn limits(limits: &[SimulatedLimit]) -> Table {
     ]);
     let amounts = limits.iter().flat_map(|limit| {
         let amounts = [limit.hard.as_ref(), Some(&limit.peak)];
-        amounts
-            .into_iter()
-            .flatten()
-            .map(|it| (&*limit.resource, it))
+        amounts.into_iter().flatten().map(|it| (&*limit.resource, it))
     });
     let units = Units::of(amounts);
     for limit in limits {
@@ -308,14 +286,7 @@ fn limits(limits: &[SimulatedLimit]) -> Table {
 }
 
 fn refusals(refusals: &[SimulatedRefusal]) -> Table {
-    let mut table = Table::new(&[
-        "TIME",
-        "NAMESPACE",
-        "OBJECT",
-        "OWNER",
-        "REQUESTED",
-        "LIMITS",
-    ]);
+    let mut table = Table::new(&["TIME", "NAMESPACE", "OBJECT", "OWNER", "REQUESTED", "LIMITS"]);
     for refusal in refusals {
         let object = &refusal.object;
         let kind = match object.kind.is_empty() {
@@ -333,11 +304,7 @@ fn refusals(refusals: &[SimulatedRefusal]) -> Table {
                 None => name,
             }
         });
-        let owner = refusal
-            .owner
-            .user
-            .as_ref()
-            .unwrap_or(&refusal.owner.principal);
+        let owner = refusal.owner.user.as_ref().unwrap_or(&refusal.owner.principal);
         table.row([
             refusal.time.to_string(),
             refusal.namespace.to_string(),
@@ -369,21 +336,10 @@ pub(crate) fn suggest(session: &Session, wish: &Suggest, selector: Option<&str>)
     }
     show_suggestions(&session.output, &answer.content, &answer.json, |limit| {
         let path = match &limit.namespace {
-            Some(namespace) => vec![
-                "api",
-                "v1",
-                "namespaces",
-                namespace,
-                "resourcequotas",
-                &limit.name,
-            ],
-            None => vec![
-                "apis",
-                "quota.openshift.io",
-                "v1",
-                "clusterresourcequotas",
-                &limit.name,
-            ],
+            Some(namespace) => {
+                vec!["api", "v1", "namespaces", namespace, "resourcequotas", &limit.name]
+            }
+            None => vec!["apis", "quota.openshift.io", "v1", "clusterresourcequotas", &limit.name],
         };
         session.client.get_json(&Address::of(path))
     })
@@ -439,9 +395,8 @@ fn manifests(
             None => "/spec/quota/hard",
         };
         for suggestion in suggestions {
-            let limit = manifest
-                .pointer_mut(hard)
-                .and_then(|hard| hard.get_mut(&*suggestion.resource));
+            let limit =
+                manifest.pointer_mut(hard).and_then(|hard| hard.get_mut(&*suggestion.resource));
             if let (Some(limit), Some(suggested)) = (limit, &suggestion.suggested) {
                 *limit = suggested.to_string().into();
             }
@@ -457,13 +412,8 @@ fn as_written(mut manifest: Value) -> Value {
         fields.remove("status");
     }
     if let Some(metadata) = manifest["metadata"].as_object_mut() {
-        for field in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "managedFields",
-            "generation",
-        ] {
+        for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"]
+        {
             metadata.remove(field);
         }
     }
@@ -474,9 +424,7 @@ fn as_written(mut manifest: Value) -> Value {
 fn given_back(suggestions: &[Suggestion]) -> BTreeMap<&Name, Quantity> {
     let mut sums: BTreeMap<&Name, Quantity> = BTreeMap::new();
     // What a group gives back its namespaces may give back, too.
-    let quotas = suggestions
-        .iter()
-        .filter(|it| it.kind == LimitKind::ResourceQuota);
+    let quotas = suggestions.iter().filter(|it| it.kind == LimitKind::ResourceQuota);
     for suggestion in quotas {
         let Some(suggested) = &suggestion.suggested else {
             continue;
@@ -484,9 +432,7 @@ fn given_back(suggestions: &[Suggestion]) -> BTreeMap<&Name, Quantity> {
         let mut less = suggestion.hard.clone();
         less.sub_assign(suggested);
         if less.is_positive() {
-            sums.entry(&suggestion.resource)
-                .or_default()
-                .add_assign(&less);
+            sums.entry(&suggestion.resource).or_default().add_assign(&less);
         }
     }
     sums

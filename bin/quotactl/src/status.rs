@@ -13,9 +13,7 @@ const VERSION: &str = env!("BUILD_VERSION");
 
 /// Shows the status of the daemon.
 pub(crate) fn run(session: &Session) -> Outcome {
-    let answer = session
-        .client
-        .get::<Status>(&Address::of(["v1", "status"]))?;
+    let answer = session.client.get::<Status>(&Address::of(["v1", "status"]))?;
     let status = answer.content;
     match &session.output.format {
         format if format.is_structured() => session.output.value(&answer.json),
@@ -58,11 +56,7 @@ fn summary(server: &str, status: &Status) -> Vec<String> {
     let first = status.oldest.map_or(1, |oldest| oldest.sequence);
     let mut lines = vec![
         format!("Server:   {server}, quotad {}", status.version),
-        format!(
-            "Caller:   {} ({}; {place})",
-            caller.principal,
-            caller.roles.join(", ")
-        ),
+        format!("Caller:   {} ({}; {place})", caller.principal, caller.roles.join(", ")),
         format!("Grants:   {grants}"),
         match status.as_of.sequence {
             0 => "Entries:  none yet".to_owned(),
@@ -90,18 +84,9 @@ fn sources(sources: &[Source]) -> Table {
         };
         table.row([
             source.name.to_string(),
-            source
-                .position
-                .map_or_else(|| "-".to_owned(), |position| position.to_string()),
-            source
-                .time
-                .map_or_else(|| "-".to_owned(), |time| age::ago(time, now)),
-            source
-                .watermarks
-                .iter()
-                .map(watermark)
-                .collect::<Vec<_>>()
-                .join(", "),
+            source.position.map_or_else(|| "-".to_owned(), |position| position.to_string()),
+            source.time.map_or_else(|| "-".to_owned(), |time| age::ago(time, now)),
+            source.watermarks.iter().map(watermark).collect::<Vec<_>>().join(", "),
         ]);
     }
     table
@@ -127,10 +112,7 @@ pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
     let output = &session.output;
     let version = server.as_ref().and_then(|server| server.as_ref().ok());
     if output.is_structured() {
-        output.value(&Versions {
-            client: VERSION,
-            server: version.map(String::as_str),
-        })?;
+        output.value(&Versions { client: VERSION, server: version.map(String::as_str) })?;
     } else {
         output.line(format!("Client: {VERSION}"))?;
         if let Some(server) = version {

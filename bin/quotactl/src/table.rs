@@ -105,10 +105,7 @@ impl Table {
             numbers: title.trim_start_matches('?').starts_with('>'),
             optional: title.starts_with('?'),
         };
-        Self {
-            columns: titles.iter().map(column).collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: titles.iter().map(column).collect(), rows: Vec::new() }
     }
 
     /// As [`Table::new`], with titles that are made.
@@ -118,10 +115,7 @@ impl Table {
             title: to_cell(title.trim_start_matches('>')).into(),
             optional: false,
         };
-        Self {
-            columns: titles.into_iter().map(column).collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: titles.into_iter().map(column).collect(), rows: Vec::new() }
     }
 
     /// A table with columns that the user named.
@@ -131,10 +125,7 @@ impl Table {
             numbers: false,
             optional: false,
         };
-        Self {
-            columns: titles.into_iter().map(column).collect(),
-            rows: Vec::new(),
-        }
+        Self { columns: titles.into_iter().map(column).collect(), rows: Vec::new() }
     }
 
     /// Adds a row: a text for each column.
@@ -173,10 +164,7 @@ impl Table {
 
     /// The table as text, a line for each row, without a line end at its end.
     pub(crate) fn render(&self, headers: bool) -> String {
-        self.render_in(Style {
-            headers,
-            ..Style::default()
-        })
+        self.render_in(Style { headers, ..Style::default() })
     }
 
     /// The table as text, without a line end at its end.
@@ -354,26 +342,14 @@ mod tests {
     }
 
     fn in_width(table: &Table, width: u16) -> String {
-        table.render_in(Style {
-            headers: true,
-            width: Some(width),
-            ..Style::default()
-        })
+        table.render_in(Style { headers: true, width: Some(width), ..Style::default() })
     }
 
     #[test]
     fn a_table_that_does_not_fit_is_short_then_has_fewer_columns_and_then_longer_lines() {
         let mut table = Table::new(&["NAME", "?>RESERVED", "TIME", "?REASON"]);
-        let time = Text::with_short(
-            "2026-11-23T10:50:35.956264Z".into(),
-            Some("10:50:35Z".into()),
-        );
-        table.row([
-            Text::from("a/requests.cpu"),
-            "12".into(),
-            time,
-            "none left".into(),
-        ]);
+        let time = Text::with_short("2026-11-23T10:50:35.956264Z".into(), Some("10:50:35Z".into()));
+        table.row([Text::from("a/requests.cpu"), "12".into(), time, "none left".into()]);
         assert_eq!(
             in_width(&table, 70),
             "NAME             RESERVED   TIME                          REASON\n\
@@ -406,16 +382,9 @@ mod tests {
         let mut next = Table::new(&["NAME", ">USED"]);
         next.row(["b", "2"]);
         let mut render = |table: &Table, headers| {
-            table.render_in(Style {
-                headers,
-                least: Some(&mut least),
-                ..Style::default()
-            })
+            table.render_in(Style { headers, least: Some(&mut least), ..Style::default() })
         };
-        assert_eq!(
-            render(&first, true),
-            "NAME          USED\na-long-name      1"
-        );
+        assert_eq!(render(&first, true), "NAME          USED\na-long-name      1");
         assert_eq!(render(&next, false), "b                2");
     }
 
@@ -424,10 +393,7 @@ mod tests {
         let mut table = Table::new(&["NAME", ">AVAILABLE", ">USE%"]);
         table.row(["-100%", "-1", "150%"]);
         table.row(["b", "-", "89%"]);
-        let style = Style {
-            color: true,
-            ..Style::default()
-        };
+        let style = Style { color: true, ..Style::default() };
         let text = table.render_in(style);
         assert_eq!(text.matches("\u{1b}[38;5;9m").count(), 2, "{text:?}");
         assert!(!table.render(true).contains('\u{1b}'));

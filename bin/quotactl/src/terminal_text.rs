@@ -56,9 +56,7 @@ pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
 
 /// The same text with a blank in place of each misleading character.
 pub(crate) fn blank_controls(text: &str) -> String {
-    text.chars()
-        .map(|c| if misleads(c) { ' ' } else { c })
-        .collect()
+    text.chars().map(|c| if misleads(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -69,10 +67,7 @@ mod tests {
 
     #[test]
     fn no_control_character_gets_through() {
-        assert_eq!(
-            one_line("a\u{1b}[31m\nb\u{9b}c\u{7f}"),
-            "a\\u001b[31m\\u000ab\\u009bc\\u007f"
-        );
+        assert_eq!(one_line("a\u{1b}[31m\nb\u{9b}c\u{7f}"), "a\\u001b[31m\\u000ab\\u009bc\\u007f");
         assert_eq!(visible("a\tb\n", &['\n', '\t']), "a\tb\n");
         assert_eq!(one_line("äöü"), "äöü");
         assert_eq!(one_line("a\u{202e}b\u{2028}c"), "a\\u202eb\\u2028c");

@@ -31,23 +31,14 @@ fn create(wanted: &CreateToken, output: &Output, scope: &Scope) -> Outcome {
     let expires = wanted.expires.map(|period| now().plus(period.span()));
     let issued = quota_client::tokens::issue(&wanted.principal, roles, namespaces(scope)?, expires)
         .map_err(|error| Failure::general(error.to_string()))?;
-    let record = File {
-        tokens: vec![issued.record.clone()],
-        certificates: Vec::new(),
-    };
-    let text = record
-        .to_toml()
-        .map_err(|error| Failure::general(error.to_string()))?;
+    let record = File { tokens: vec![issued.record.clone()], certificates: Vec::new() };
+    let text = record.to_toml().map_err(|error| Failure::general(error.to_string()))?;
     // As the daemon will read it.
     File::parse(&text).map_err(|error| Failure::usage(error.to_string()))?;
     match &wanted.file {
         Some(file) => {
             append(file, &text)?;
-            note(format!(
-                "token {} appended to {}",
-                issued.record.id,
-                file.display()
-            ));
+            note(format!("token {} appended to {}", issued.record.id, file.display()));
         }
         None => note(format!("record for auth.tokens_file:\n\n{text}")),
     }
@@ -61,10 +52,9 @@ fn namespaces(scope: &Scope) -> Outcome<Vec<Pattern>> {
         Some(given) if scope.strict => given
             .split(',')
             .map(|text| {
-                text.parse()
-                    .map_err(|error: quota_client::tokens::ParsePatternError| {
-                        Failure::usage(error.to_string())
-                    })
+                text.parse().map_err(|error: quota_client::tokens::ParsePatternError| {
+                    Failure::usage(error.to_string())
+                })
             })
             .collect(),
         _ => Err(Failure::usage("the token's namespaces are not given")
@@ -77,10 +67,7 @@ fn show(issued: &Issued, output: &Output) -> Outcome {
     if !output.is_structured() {
         return output.line(token);
     }
-    output.value(&to_json(&View {
-        token: Some(token),
-        ..View::of_token(&issued.record, now())
-    })?)
+    output.value(&to_json(&View { token: Some(token), ..View::of_token(&issued.record, now()) })?)
 }
 
 fn append(path: &Path, record: &str) -> Outcome {
@@ -239,10 +226,7 @@ mod tests {
         fs::hard_link(&path, &old).unwrap();
         symlink(&path, &link).unwrap();
         append(&link, RECORD).unwrap();
-        assert_eq!(
-            fs::read_to_string(&path).unwrap(),
-            format!("# Ours.\n\n{RECORD}")
-        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("# Ours.\n\n{RECORD}"));
         // Not written in place: a write that is cut off leaves the old content.
         assert_eq!(fs::read_to_string(&old).unwrap(), "# Ours.");
         let mode = fs::metadata(&path).unwrap().permissions().mode();

@@ -43,9 +43,7 @@ fn share_of(usage: &NamespaceUsage) -> Option<f64> {
 
 fn namespaces(session: &Session, args: &Top) -> Outcome {
     let address = Address::of(["v1", "usage"]);
-    let address = args
-        .when
-        .added_to(address.with_some("labelSelector", args.selector.as_ref()));
+    let address = args.when.added_to(address.with_some("labelSelector", args.selector.as_ref()));
     // The daemon sorts by fullness.
     let limit = (args.sort == TopOrder::Use).then_some(args.limit);
     let mut json = session.client.list_json(&address, limit)?;
@@ -128,9 +126,7 @@ fn items_of(json: &Value) -> Vec<Value> {
 }
 
 fn limits(session: &Session, namespace: &str, args: &Top) -> Outcome {
-    let address = args
-        .when
-        .added_to(Address::in_namespace(namespace, ["usage"]));
+    let address = args.when.added_to(Address::in_namespace(namespace, ["usage"]));
     let answer = session.client.get::<Usage>(&address)?;
     let usage = answer.content;
     session.note_lag(usage.lagging);
@@ -207,9 +203,7 @@ fn trends(session: &Session, namespace: &str) -> Vec<Suggestion> {
         session.client.get::<Suggestions>(&address).ok()
     };
     let answer = over(30).or_else(|| over(7));
-    answer
-        .map(|answer| answer.content.items)
-        .unwrap_or_default()
+    answer.map(|answer| answer.content.items).unwrap_or_default()
 }
 
 /// A share as a bar, which is full for shares above 1.

@@ -40,9 +40,7 @@ impl Units {
     /// The units for these amounts, which are the limits of a table if it has any: the largest suffix in which the smallest
     /// of them has a first or second digit (`0.5Gi` and not `512Mi` beside `1Gi`).
     pub(crate) fn of<'a>(amounts: impl IntoIterator<Item = (&'a str, &'a Quantity)>) -> Self {
-        let bytes = amounts
-            .into_iter()
-            .filter(|(resource, amount)| is_bytes(resource, amount));
+        let bytes = amounts.into_iter().filter(|(resource, amount)| is_bytes(resource, amount));
         let least = bytes
             .filter_map(|(_, amount)| nanos(amount))
             .map(i128::abs)
@@ -50,9 +48,7 @@ impl Units {
             .min();
         let fits = |(_, unit): &(&str, i128)| least.is_some_and(|least| least >= unit / 10);
         let unit = BYTES.into_iter().find(fits);
-        Self {
-            bytes: unit.unwrap_or(("", NANOS)),
-        }
+        Self { bytes: unit.unwrap_or(("", NANOS)) }
     }
 
     /// An amount of a resource.
@@ -157,11 +153,7 @@ mod tests {
             ("requests.memory", "3147483648", "~2.931Gi"),
             ("memory", "-512Mi", "-0.5Gi"),
             ("hugepages-2Mi", "4194304", "4Mi"),
-            (
-                "gold.storageclass.storage.k8s.io/requests.storage",
-                "1536Gi",
-                "1.5Ti",
-            ),
+            ("gold.storageclass.storage.k8s.io/requests.storage", "1536Gi", "1.5Ti"),
             ("pods", "1k", "1000"),
             ("example.com/units", "1500m", "1.5"),
             ("example.com/cache", "1Gi", "1Gi"),
@@ -169,11 +161,7 @@ mod tests {
             ("pods", "0", "0"),
             ("pods", "1000E", "1000E"),
         ] {
-            assert_eq!(
-                alone(resource, &read(amount)),
-                expected,
-                "{resource} {amount}"
-            );
+            assert_eq!(alone(resource, &read(amount)), expected, "{resource} {amount}");
         }
     }
 

@@ -38,9 +38,7 @@ pub(crate) fn sequence_of(session: &Session, beginning: Beginning) -> Outcome<u6
         Beginning::Sequence(sequence) => return Ok(sequence),
         Beginning::Time(time) => time,
     };
-    let answer = session
-        .client
-        .get::<Status>(&Address::of(["v1", "status"]))?;
+    let answer = session.client.get::<Status>(&Address::of(["v1", "status"]))?;
     let status = answer.content;
     let mut first = status.oldest.map_or(1, |oldest| oldest.sequence);
     let mut behind = status.as_of.sequence.saturating_add(1);
@@ -91,9 +89,7 @@ pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
 
 /// The last entry of the ledger.
 fn head(session: &Session) -> Outcome<u64> {
-    let status = session
-        .client
-        .get::<Status>(&Address::of(["v1", "status"]))?;
+    let status = session.client.get::<Status>(&Address::of(["v1", "status"]))?;
     Ok(status.content.as_of.sequence)
 }
 
@@ -119,11 +115,7 @@ pub(crate) fn patiently(mut follow: impl FnMut(&mut Attempt) -> Outcome) -> Outc
             wait = wait.max(requested);
         }
         wait = wait.min(LONGEST_WAIT);
-        note(format!(
-            "{}; connecting again in {}s",
-            failure.message,
-            wait.as_secs()
-        ));
+        note(format!("{}; connecting again in {}s", failure.message, wait.as_secs()));
         thread::sleep(wait);
         wait = wait.saturating_mul(2);
     }

@@ -18,11 +18,7 @@ impl Address {
             text.push('/');
             text.extend(utf8_percent_encode(segment, IN_SEGMENT));
         }
-        Self {
-            text,
-            has_query: false,
-            namespace: None,
-        }
+        Self { text, has_query: false, namespace: None }
     }
 
     /// The path below `/v1/namespaces/{namespace}`.
@@ -76,11 +72,7 @@ impl Address {
 }
 
 /// All characters but the unreserved ones of RFC 3986.
-const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// As [`ESCAPED`], without the colon, which the path `/v1/reservations:batch` contains.
 const IN_SEGMENT: &AsciiSet = &ESCAPED.remove(b':');

@@ -80,11 +80,7 @@ impl Client {
             let what = "returned a response that does not match the request";
             return Err(self.unexpected(StatusCode::OK, what));
         }
-        Ok(Batch {
-            results,
-            as_of: answer.as_of,
-            lagging: answer.lagging,
-        })
+        Ok(Batch { results, as_of: answer.as_of, lagging: answer.lagging })
     }
 
     fn outcome(&self, item: &Value) -> Result<Grant, Error> {
@@ -307,9 +303,7 @@ impl Client {
         let address = Address::of(["v1", "relist"]);
         let mut call = Call::new(Method::POST, &address);
         if !resources.is_empty() {
-            call = call.json(&RelistRequest {
-                resources: resources.to_vec(),
-            })?;
+            call = call.json(&RelistRequest { resources: resources.to_vec() })?;
         }
         self.send(&call.repeatable())?.json()
     }
@@ -472,18 +466,14 @@ impl Watch<'_> {
                 if self.last.is_none() {
                     self.last = Some(self.client.status()?.as_of.sequence.to_string());
                 }
-                let stream = self
-                    .client
-                    .open_stream(&self.address, self.last.as_deref())?;
+                let stream = self.client.open_stream(&self.address, self.last.as_deref())?;
                 closed.insert(stream)
             }
         };
         loop {
             let event = events.next_event();
-            let broken = |why: String| Error::Unreachable {
-                server: self.client.server.clone(),
-                why,
-            };
+            let broken =
+                |why: String| Error::Unreachable { server: self.client.server.clone(), why };
             let event = event.map_err(|error| broken(error.to_string()))?;
             let event = event.ok_or_else(|| broken("the daemon ended the stream".to_owned()))?;
             let odd = |error: serde_json::Error| {
@@ -501,11 +491,7 @@ impl Watch<'_> {
     /// Closes the stream; the next one continues after its last id.
     fn close(&mut self) {
         let events = self.open.take();
-        if let Some(id) = events
-            .as_ref()
-            .map(Events::last_id)
-            .filter(|id| !id.is_empty())
-        {
+        if let Some(id) = events.as_ref().map(Events::last_id).filter(|id| !id.is_empty()) {
             self.last = Some(id.to_owned());
         }
     }

@@ -111,11 +111,7 @@ impl Error {
                 what: format!("answers {name}"),
             };
         };
-        let refusal = Box::new(Refusal {
-            status,
-            problem,
-            retry_after,
-        });
+        let refusal = Box::new(Refusal { status, problem, retry_after });
         let reason = refusal.reason();
         match status {
             _ if reason.is_some_and(Reason::is_denial) => Self::Denied(refusal),
@@ -149,10 +145,7 @@ impl Error {
     }
 
     pub(super) fn file(path: &Path, why: impl fmt::Display) -> Self {
-        Self::File {
-            path: path.display().to_string(),
-            why: why.to_string(),
-        }
+        Self::File { path: path.display().to_string(), why: why.to_string() }
     }
 }
 
@@ -166,10 +159,7 @@ fn problem(body: &[u8]) -> Option<Problem> {
     if let Ok(status) = serde_json::from_slice::<Status>(body)
         && status.kind == "Status"
     {
-        return Some(Problem {
-            detail: status.message,
-            ..Problem::default()
-        });
+        return Some(Problem { detail: status.message, ..Problem::default() });
     }
     serde_json::from_slice(body).ok()
 }

@@ -152,19 +152,13 @@ impl<'a> Call<'a> {
     /// The same call with a body of a media type.
     #[must_use]
     pub fn body(self, content_type: &'a str, body: Vec<u8>) -> Self {
-        Self {
-            body: Some((content_type, body)),
-            ..self
-        }
+        Self { body: Some((content_type, body)), ..self }
     }
 
     /// The same call, marked as idempotent.
     #[must_use]
     pub fn repeatable(self) -> Self {
-        Self {
-            repeatable: true,
-            ..self
-        }
+        Self { repeatable: true, ..self }
     }
 }
 
@@ -203,10 +197,7 @@ impl Client {
     pub fn new(server: &str, options: Options) -> Result<Self, Error> {
         let server = server.trim_end_matches('/').to_owned();
         let uri = check_server(&server)?;
-        let (scheme, host) = (
-            uri.scheme_str().unwrap_or_default(),
-            uri.host().unwrap_or_default(),
-        );
+        let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
         if options.token.is_some() && !may_send_token(scheme, host) {
             return Err(Error::PlainToken);
         }
@@ -249,10 +240,7 @@ impl Client {
 
     /// The same client with other limits on retries.
     pub fn with_retry(&self, retry: Retry) -> Self {
-        Self {
-            retry,
-            ..self.clone()
-        }
+        Self { retry, ..self.clone() }
     }
 
     /// The value of the `Authorization` header; none if there is no token.
@@ -268,11 +256,7 @@ impl Client {
     /// # Errors
     /// If the daemon refuses the call, or cannot be reached.
     pub fn send(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let retry = if call.repeatable {
-            self.retry
-        } else {
-            Retry::NEVER
-        };
+        let retry = if call.repeatable { self.retry } else { Retry::NEVER };
         let mut failed = 0_u32;
         loop {
             let error = match self.attempt(call) {
@@ -351,10 +335,7 @@ impl Client {
             .timeout_recv_response(timeout)
             .timeout_per_read(Some(SILENCE))
             .build();
-        let response = self
-            .agent
-            .run(request)
-            .map_err(|error| self.unreachable(&error))?;
+        let response = self.agent.run(request).map_err(|error| self.unreachable(&error))?;
         if response.status() == StatusCode::OK {
             let body = response.into_body().into_with_config().limit(u64::MAX);
             return Ok(BufReader::new(body.reader()));
@@ -387,21 +368,12 @@ impl Client {
             let (status, wait) = (head.status.as_u16(), retry_after(&head.headers));
             return Err(Error::of_answer(&self.shown, status, wait, &body));
         }
-        Ok(Reply {
-            status: head.status,
-            headers: head.headers,
-            body,
-            server: self.shown.clone(),
-        })
+        Ok(Reply { status: head.status, headers: head.headers, body, server: self.shown.clone() })
     }
 
     /// The error of an answer that is not one of this API.
     fn unexpected(&self, status: StatusCode, what: impl Into<String>) -> Error {
-        Error::Answer {
-            server: self.shown.clone(),
-            status: status.as_u16(),
-            what: what.into(),
-        }
+        Error::Answer { server: self.shown.clone(), status: status.as_u16(), what: what.into() }
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Error {
@@ -413,17 +385,12 @@ impl Client {
             ureq::Error::Io(error) => error.to_string(),
             error => error.to_string(),
         };
-        Error::Unreachable {
-            server: self.shown.clone(),
-            why,
-        }
+        Error::Unreachable { server: self.shown.clone(), why }
     }
 }
 
 fn build<B>(request: http::request::Builder, body: B) -> Result<Request<B>, Error> {
-    request
-        .body(body)
-        .map_err(|error| Error::Request(error.to_string()))
+    request.body(body).map_err(|error| Error::Request(error.to_string()))
 }
 
 /// The delay in a `Retry-After` header, which the daemon sends in seconds.

@@ -110,20 +110,11 @@ impl<T: DeserializeOwned> Iterator for Items<'_, T> {
 impl Client {
     /// The pages of a list of at most `most` items, as received.
     pub const fn pages(&self, address: Address, most: usize) -> Pages<'_> {
-        Pages {
-            client: self,
-            address,
-            left: most,
-            next: Next::First,
-        }
+        Pages { client: self, address, left: most, next: Next::First }
     }
 
     /// The items of a list.
     pub const fn items<T: DeserializeOwned>(&self, address: Address) -> Items<'_, T> {
-        Items {
-            pages: self.pages(address, usize::MAX),
-            page: VecDeque::new(),
-            read: PhantomData,
-        }
+        Items { pages: self.pages(address, usize::MAX), page: VecDeque::new(), read: PhantomData }
     }
 }

@@ -24,21 +24,14 @@ pub struct Retry {
 impl Default for Retry {
     /// Four attempts, at most five seconds apart.
     fn default() -> Self {
-        Self {
-            busy_attempts: 4,
-            connection_attempts: 4,
-            longest_wait: Duration::from_secs(5),
-        }
+        Self { busy_attempts: 4, connection_attempts: 4, longest_wait: Duration::from_secs(5) }
     }
 }
 
 impl Retry {
     /// No retries.
-    pub const NEVER: Self = Self {
-        busy_attempts: 1,
-        connection_attempts: 1,
-        longest_wait: Duration::ZERO,
-    };
+    pub const NEVER: Self =
+        Self { busy_attempts: 1, connection_attempts: 1, longest_wait: Duration::ZERO };
 
     /// The delay before the next attempt of an idempotent call that has failed `failed` times, last with `error`; none:
     /// no further attempt.
@@ -59,11 +52,8 @@ impl Retry {
 mod tests {
     use super::*;
 
-    const RETRY: Retry = Retry {
-        busy_attempts: 3,
-        connection_attempts: 40,
-        longest_wait: Duration::from_secs(10),
-    };
+    const RETRY: Retry =
+        Retry { busy_attempts: 3, connection_attempts: 40, longest_wait: Duration::from_secs(10) };
 
     fn busy(seconds: Option<u64>) -> Error {
         let wait = seconds.map(Duration::from_secs);
@@ -73,20 +63,14 @@ mod tests {
     #[test]
     fn a_busy_daemon_says_how_long_to_wait_within_bounds() {
         assert_eq!(RETRY.wait(1, &busy(Some(2))), Some(Duration::from_secs(2)));
-        assert_eq!(
-            RETRY.wait(2, &busy(Some(3600))),
-            Some(Duration::from_secs(10))
-        );
+        assert_eq!(RETRY.wait(2, &busy(Some(3600))), Some(Duration::from_secs(10)));
         assert_eq!(RETRY.wait(1, &busy(None)), Some(BUSY_WAIT));
         assert_eq!(RETRY.wait(3, &busy(Some(2))), None);
     }
 
     #[test]
     fn broken_connections_are_made_again_less_and_less_often() {
-        let broken = Error::Unreachable {
-            server: String::new(),
-            why: String::new(),
-        };
+        let broken = Error::Unreachable { server: String::new(), why: String::new() };
         let waits: Vec<_> = (1..=9).filter_map(|n| RETRY.wait(n, &broken)).collect();
         assert_eq!(waits.first(), Some(&FIRST_WAIT));
         assert!(waits.is_sorted() && waits.last() == Some(&RETRY.longest_wait));

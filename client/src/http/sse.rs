@@ -30,11 +30,7 @@ pub struct Events<R> {
 impl<R: BufRead> Events<R> {
     /// A reader of this stream.
     pub const fn new(input: R) -> Self {
-        Self {
-            input,
-            id: String::new(),
-            last_id: String::new(),
-        }
+        Self { input, id: String::new(), last_id: String::new() }
     }
 
     /// The next event; none at the end of the stream.
@@ -84,11 +80,7 @@ impl<R: BufRead> Events<R> {
 
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
-        let read = self
-            .input
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut line)?;
+        let read = self.input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         match line.pop() {
             Some(b'\n') => {}
             Some(_) if read as u64 == MAX_LINE_BYTES => {
@@ -113,15 +105,9 @@ mod tests {
         let text = ": hello\n\nid: 1\ndata: {\"a\":\ndata: 1}\n\n: beat\n\nid:2\r\nevent:mark\r\ndata:x\r\n\r\nid: 3\n\nid: 4\ndata: cut";
         let mut events = Events::new(text.as_bytes());
         let first = events.next_event().unwrap().unwrap();
-        assert_eq!(
-            (first.id.as_str(), first.data.as_str()),
-            ("1", "{\"a\":\n1}")
-        );
+        assert_eq!((first.id.as_str(), first.data.as_str()), ("1", "{\"a\":\n1}"));
         let second = events.next_event().unwrap().unwrap();
-        assert_eq!(
-            (&*second.id, &*second.kind, &*second.data),
-            ("2", "mark", "x")
-        );
+        assert_eq!((&*second.id, &*second.kind, &*second.data), ("2", "mark", "x"));
         assert_eq!(events.last_id(), "2");
         assert_eq!(events.next_event().unwrap(), None);
         assert_eq!(events.last_id(), "3", "the last block is not complete");

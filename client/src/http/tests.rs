@@ -32,11 +32,7 @@ fn stub(answers: Vec<Option<&'static str>>) -> (Client, Receiver<String>) {
         }
     });
     let options = Options {
-        retry: Retry {
-            busy_attempts: 3,
-            connection_attempts: 3,
-            longest_wait: Duration::ZERO,
-        },
+        retry: Retry { busy_attempts: 3, connection_attempts: 3, longest_wait: Duration::ZERO },
         change_reason: Some("INC-7".to_owned()),
         ..Options::default()
     };
@@ -85,9 +81,7 @@ fn what_is_not_is_made_once() {
     let (client, requests) = stub(vec![BUSY, GONE]);
     let address = Address::of(["v1", "cluster", "init"]);
     let error = client.send(&Call::new(Method::POST, &address)).unwrap_err();
-    let Error::Busy(refusal) = error else {
-        panic!("{error:?}")
-    };
+    let Error::Busy(refusal) = error else { panic!("{error:?}") };
     assert_eq!(refusal.retry_after, Some(Duration::from_secs(7)));
     assert_eq!(requests.try_iter().count(), 1);
 }
@@ -116,14 +110,7 @@ fn only_urls_are_servers() {
     assert!(check_server("http://127.0.0.1:8480").is_ok());
     let https = check_server("https://quota.example.com/prefix");
     assert!(https.is_ok_and(|uri| uri.scheme_str() == Some("https")));
-    for wrong in [
-        "127.0.0.1:8480",
-        "ftp://x",
-        "http://",
-        "",
-        "http://x?y",
-        "unix:///x",
-    ] {
+    for wrong in ["127.0.0.1:8480", "ftp://x", "http://", "", "http://x?y", "unix:///x"] {
         let error = check_server(wrong).unwrap_err();
         assert!(matches!(error, Error::Server(_)), "{wrong}");
     }
@@ -133,23 +120,15 @@ fn only_urls_are_servers() {
 fn errors_do_not_show_the_password_of_a_server() {
     let url = "http://me:s3@cret@127.0.0.1:1";
     let options = Options {
-        retry: Retry {
-            connection_attempts: 1,
-            ..Retry::default()
-        },
+        retry: Retry { connection_attempts: 1, ..Retry::default() },
         ..Options::default()
     };
     let client = Client::new(url, options).unwrap();
-    let error = client
-        .get::<serde_json::Value>(&Address::of(["v1", "status"]))
-        .unwrap_err();
+    let error = client.get::<serde_json::Value>(&Address::of(["v1", "status"])).unwrap_err();
     let error = error.to_string();
     assert!(error.starts_with("http://me:***@127.0.0.1:1: "), "{error}");
     let wrong = Client::new("ftp://s3cret@x", Options::default()).unwrap_err();
-    assert!(
-        wrong.to_string().starts_with("ftp://***@x: not a URL"),
-        "{wrong}"
-    );
+    assert!(wrong.to_string().starts_with("ftp://***@x: not a URL"), "{wrong}");
 }
 
 #[test]
@@ -157,25 +136,17 @@ fn tokens_go_out_encrypted_or_not_at_all() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "secret\n").unwrap();
     let client = |server: &str| {
-        let options = Options {
-            token: Some(Token::File(file.path().to_path_buf())),
-            ..Options::default()
-        };
+        let options =
+            Options { token: Some(Token::File(file.path().to_path_buf())), ..Options::default() };
         Client::new(server, options)
     };
     let near = client("http://[::1]:8480").unwrap();
-    assert_eq!(
-        near.authorization().unwrap().as_deref(),
-        Some("Bearer secret")
-    );
+    assert_eq!(near.authorization().unwrap().as_deref(), Some("Bearer secret"));
     assert!(client("https://quota.example.com").is_ok());
     let far = client("http://quota.example.com");
     assert!(matches!(far.unwrap_err(), Error::PlainToken));
     fs::write(file.path(), "renewed").unwrap();
-    assert_eq!(
-        near.authorization().unwrap().as_deref(),
-        Some("Bearer renewed")
-    );
+    assert_eq!(near.authorization().unwrap().as_deref(), Some("Bearer renewed"));
     fs::write(file.path(), "two\nlines").unwrap();
     assert!(near.authorization().is_err());
     assert!(client("http://127.0.0.1:8480").is_err());
@@ -184,9 +155,6 @@ fn tokens_go_out_encrypted_or_not_at_all() {
 #[test]
 fn tokens_are_not_shown() {
     let token = Some(Token::Text("secret".to_owned()));
-    let options = Options {
-        token,
-        ..Options::default()
-    };
+    let options = Options { token, ..Options::default() };
     assert!(!format!("{options:?}").contains("secret"));
 }

@@ -17,10 +17,9 @@ pub(super) fn configuration(options: &Options) -> Result<TlsConfig, Error> {
         None => system_roots(),
     };
     let client = match &options.identity {
-        Some((cert, key)) => Some(ClientCert::new_with_certs(
-            &certificates(cert)?,
-            private_key(key)?,
-        )),
+        Some((cert, key)) => {
+            Some(ClientCert::new_with_certs(&certificates(cert)?, private_key(key)?))
+        }
         None => None,
     };
     Ok(TlsConfig::builder()
@@ -33,11 +32,7 @@ pub(super) fn configuration(options: &Options) -> Result<TlsConfig, Error> {
 /// The CA certificates of the system. Unreadable ones are left out: the handshake then reports an unknown issuer.
 fn system_roots() -> Vec<Certificate<'static>> {
     let found = rustls_native_certs::load_native_certs();
-    found
-        .certs
-        .iter()
-        .map(|der| Certificate::from_der(der).to_owned())
-        .collect()
+    found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect()
 }
 
 fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, Error> {
@@ -72,9 +67,7 @@ fn private_key(file: &Path) -> Result<PrivateKey<'static>, Error> {
 
 fn items(file: &Path) -> Result<Vec<PemItem<'static>>, Error> {
     let text = fs::read(file).map_err(|error| Error::file(file, error))?;
-    parse_pem(&text)
-        .collect::<Result<_, _>>()
-        .map_err(|error| Error::file(file, error))
+    parse_pem(&text).collect::<Result<_, _>>().map_err(|error| Error::file(file, error))
 }
 
 #[cfg(test)]

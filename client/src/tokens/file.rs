@@ -118,10 +118,7 @@ impl File {
     fn check(&self) -> Result<(), FileError> {
         let count = self.tokens.len() + self.certificates.len();
         if count > RECORDS_MAX {
-            return Err(wrong(
-                "the file",
-                format!("has more than {RECORDS_MAX} records"),
-            ));
+            return Err(wrong("the file", format!("has more than {RECORDS_MAX} records")));
         }
         let mut ids = HashSet::new();
         for token in &self.tokens {
@@ -144,12 +141,7 @@ impl File {
             if !names.insert(&certificate.name) {
                 return Err(wrong(record, "is there twice"));
             }
-            let Certificate {
-                principal,
-                roles,
-                namespaces,
-                ..
-            } = certificate;
+            let Certificate { principal, roles, namespaces, .. } = certificate;
             check_rights(&record, principal, roles, namespaces)?;
         }
         Ok(())
@@ -157,10 +149,7 @@ impl File {
 }
 
 fn wrong(record: impl Into<String>, message: impl Into<String>) -> FileError {
-    FileError::Record {
-        record: record.into(),
-        message: message.into(),
-    }
+    FileError::Record { record: record.into(), message: message.into() }
 }
 
 const NAME_RULE: &str = "names must be 1 to 253 printable ASCII characters without spaces";
@@ -175,10 +164,7 @@ fn check_rights(
         return Err(wrong(record, format!("principal: {NAME_RULE}")));
     }
     if is_of_the_daemon(principal) {
-        return Err(wrong(
-            record,
-            format!("principal {principal} is a name of the daemon's own"),
-        ));
+        return Err(wrong(record, format!("principal {principal} is a name of the daemon's own")));
     }
     if roles.is_empty() {
         return Err(wrong(record, "has no roles"));

@@ -170,11 +170,7 @@ mod tests {
             ("*", "", true),
             ("team-*", "", false),
         ] {
-            assert_eq!(
-                matches(pattern, namespace),
-                expected,
-                "{pattern} {namespace}"
-            );
+            assert_eq!(matches(pattern, namespace), expected, "{pattern} {namespace}");
         }
     }
 

@@ -39,9 +39,7 @@ impl<'a> PresentedToken<'a> {
 /// Whether a text can be the id of a token.
 pub(super) fn is_id(text: &str) -> bool {
     (1..=32).contains(&text.len())
-        && text
-            .bytes()
-            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'))
+        && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'))
 }
 
 /// A secret that `Debug` does not show.
@@ -111,21 +109,14 @@ pub fn issue(
     let secret = random_hex::<SECRET_BYTES>()?;
     let whole = format!("{PREFIX}{id}_{secret}");
     let record = Token {
-        hash: PresentedToken {
-            id: &id,
-            whole: &whole,
-        }
-        .hash(),
+        hash: PresentedToken { id: &id, whole: &whole }.hash(),
         id,
         principal: principal.to_owned(),
         roles,
         namespaces,
         expires,
     };
-    Ok(Issued {
-        token: Secret::new(whole),
-        record,
-    })
+    Ok(Issued { token: Secret::new(whole), record })
 }
 
 /// Random bytes of the operating system.
@@ -151,9 +142,7 @@ mod tests {
     #[test]
     fn what_is_no_token_is_not_taken_for_one() {
         let long = format!("qlt_a_{}", "b".repeat(200));
-        for text in [
-            "", "qlt_", "qlt_a", "qlt_a_", "qlt__b", "qlt_A_b", "QLT_a_b", "a_b", &long,
-        ] {
+        for text in ["", "qlt_", "qlt_a", "qlt_a_", "qlt__b", "qlt_A_b", "QLT_a_b", "a_b", &long] {
             assert!(PresentedToken::parse(text).is_none(), "{text}");
         }
     }

@@ -149,10 +149,7 @@ impl Reason {
 
     /// Whether the caller is not authenticated, or lacks a role; no quota is involved.
     pub const fn is_forbidden(self) -> bool {
-        matches!(
-            self,
-            Self::Unauthorized | Self::Forbidden | Self::CrossOrigin | Self::NotOwner
-        )
+        matches!(self, Self::Unauthorized | Self::Forbidden | Self::CrossOrigin | Self::NotOwner)
     }
 
     /// Whether the request contradicts the ledger, or the item was changed in between.
@@ -179,11 +176,7 @@ mod tests {
     fn a_refusal_of_403_is_a_denial_or_forbidden() {
         for reason in Reason::ALL.iter().copied() {
             assert_eq!(Reason::named(reason.as_str()), Some(reason));
-            let kinds = [
-                reason.is_denial(),
-                reason.is_forbidden(),
-                reason.is_conflict(),
-            ];
+            let kinds = [reason.is_denial(), reason.is_forbidden(), reason.is_conflict()];
             let count = kinds.iter().filter(|is_it| **is_it).count();
             assert!(count <= 1, "{reason:?}: {kinds:?}");
             if reason.status() == 403 {

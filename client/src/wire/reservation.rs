@@ -122,27 +122,18 @@ impl ReserveRequest {
 
     /// A request for the amounts of a Kubernetes object; its `metadata.uid` becomes the uid of the reservation.
     pub fn of_object(object: Value) -> Self {
-        Self {
-            object: Some(object),
-            ..Self::default()
-        }
+        Self { object: Some(object), ..Self::default() }
     }
 
     /// The same request with a time to live.
     #[must_use]
     pub fn for_time(self, ttl: Period) -> Self {
-        Self {
-            ttl: Some(ttl),
-            ..self
-        }
+        Self { ttl: Some(ttl), ..self }
     }
 
     /// The same request with a namespace, for a batch.
     #[must_use]
     pub fn in_namespace(self, namespace: &str) -> Self {
-        Self {
-            namespace: Some(namespace.into()),
-            ..self
-        }
+        Self { namespace: Some(namespace.into()), ..self }
     }
 }

@@ -26,10 +26,7 @@ pub struct Shares<K> {
 
 impl<K> Default for Shares<K> {
     fn default() -> Self {
-        Self {
-            principals: Ranked::default(),
-            len: 0,
-        }
+        Self { principals: Ranked::default(), len: 0 }
     }
 }
 
@@ -121,11 +118,7 @@ struct Ranked<K, S> {
 
 impl<K, S> Default for Ranked<K, S> {
     fn default() -> Self {
-        Self {
-            shares: HashMap::new(),
-            ranks: BTreeSet::new(),
-            bytes: 0,
-        }
+        Self { shares: HashMap::new(), ranks: BTreeSet::new(), bytes: 0 }
     }
 }
 
@@ -201,13 +194,8 @@ mod tests {
         // One namespace is flooded, and then as many as there are items.
         let large = || Name::from("large");
         flood(&mut shares, &mut owners, |_| (large(), "c".into()));
-        assert_eq!(
-            owners.keys().collect::<Vec<_>>(),
-            [&1, &2, &397, &398, &399]
-        );
-        flood(&mut shares, &mut owners, |key| {
-            (large(), format!("c-{key}").into())
-        });
+        assert_eq!(owners.keys().collect::<Vec<_>>(), [&1, &2, &397, &398, &399]);
+        flood(&mut shares, &mut owners, |key| (large(), format!("c-{key}").into()));
         assert!(owners.contains_key(&1) && !owners.contains_key(&2));
         assert_eq!((shares.len(), shares.bytes()), (5, 50));
         shares.remove(&"small".into(), &"a".into(), 1);

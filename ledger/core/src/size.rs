@@ -90,9 +90,7 @@ pub fn of_group(spec: &group::Spec) -> usize {
     let overridden = extensions.r#override.as_ref();
     of_spec(&spec.quota)
         + selectors.map(of_selector).sum::<usize>()
-        + annotations
-            .map(|(key, value)| of_names([key, value]))
-            .sum::<usize>()
+        + annotations.map(|(key, value)| of_names([key, value])).sum::<usize>()
         + of_names(&extensions.parent)
         + of_amounts(&extensions.guaranteed)
         + of_amounts(&extensions.soft)
@@ -105,9 +103,7 @@ fn of_selector(selector: &group::LabelSelector) -> usize {
     let expression = |requirement: &group::Requirement| {
         of_names([&requirement.key, &requirement.operator]) + of_names(requirement.values.iter())
     };
-    equal
-        .map(|(key, value)| of_names([key, value]))
-        .sum::<usize>()
+    equal.map(|(key, value)| of_names([key, value])).sum::<usize>()
         + expressions.map(expression).sum::<usize>()
 }
 
@@ -158,12 +154,7 @@ pub fn of_footprint(footprint: &Footprint) -> usize {
 /// The bytes of the names that a footprint holds, apart from the keys of labels, which the configuration chooses.
 #[must_use]
 pub fn of_names_in(footprint: &Footprint) -> usize {
-    let Footprint {
-        resources,
-        traits,
-        labels,
-        payer: _,
-    } = footprint;
+    let Footprint { resources, traits, labels, payer: _ } = footprint;
     let replica = replica(traits).into_iter().flat_map(ResourceList::names);
     let names = resources.names().chain(replica).chain(classes(traits));
     names.chain(labels.values()).map(|name| name.len()).sum()
@@ -231,21 +222,12 @@ mod tests {
 
     #[test]
     fn sizes_of_traits_are_part_of_the_fold() {
-        let pod = PodTraits {
-            priority_class: "high".into(),
-            ..PodTraits::default()
-        };
-        let replica: ResourceList = [(Name::from("cpu"), Quantity::from_units(1))]
-            .into_iter()
-            .collect();
+        let pod = PodTraits { priority_class: "high".into(), ..PodTraits::default() };
+        let replica: ResourceList =
+            [(Name::from("cpu"), Quantity::from_units(1))].into_iter().collect();
         let amounts = of_amounts(&replica);
-        let template = Traits::Template {
-            pod: pod.clone(),
-            replica,
-        };
-        let claim = Traits::VolumeClaim {
-            attributes_classes: vec!["gold".into()],
-        };
+        let template = Traits::Template { pod: pod.clone(), replica };
+        let claim = Traits::VolumeClaim { attributes_classes: vec!["gold".into()] };
         for (traits, size) in [
             (Traits::Plain, 0),
             (Traits::Pod(PodTraits::default()), 0),
@@ -254,23 +236,16 @@ mod tests {
             (template, 4 + amounts),
             (claim, 4 + 16),
         ] {
-            let footprint = Footprint {
-                traits,
-                ..Footprint::default()
-            };
+            let footprint = Footprint { traits, ..Footprint::default() };
             assert_eq!(of_footprint(&footprint), size, "{footprint:?}");
         }
     }
 
     #[test]
     fn long_names_are_measured() {
-        let amounts: ResourceList = (0..100)
-            .map(|number| (long(number), Quantity::from_units(i64::MAX)))
-            .collect();
-        let footprint = Footprint {
-            resources: amounts.clone(),
-            ..Footprint::default()
-        };
+        let amounts: ResourceList =
+            (0..100).map(|number| (long(number), Quantity::from_units(i64::MAX))).collect();
+        let footprint = Footprint { resources: amounts.clone(), ..Footprint::default() };
         let expression = ScopeExpression {
             values: (100..200).map(long).collect(),
             ..ScopeExpression::default()
@@ -278,9 +253,7 @@ mod tests {
         let spec = Spec {
             hard: amounts.clone(),
             scopes: (200..300).map(long).collect(),
-            selector: Some(ScopeSelector {
-                match_expressions: vec![expression],
-            }),
+            selector: Some(ScopeSelector { match_expressions: vec![expression] }),
         };
         let uid = Uid::new("u-1").unwrap();
         let quota = QuotaRecord {
@@ -312,25 +285,13 @@ mod tests {
                 uid: uid.clone(),
                 resources: amounts,
             },
-            Event::ObjectLapsed {
-                uid,
-                namespace: "team-a".into(),
-                footprint,
-            },
+            Event::ObjectLapsed { uid, namespace: "team-a".into(), footprint },
         ] {
             let size = of_event(&event);
             let actor = Actor::named("test");
-            let entry = Entry {
-                sequence: 1,
-                time: Timestamp::EPOCH,
-                actor,
-                event,
-            };
+            let entry = Entry { sequence: 1, time: Timestamp::EPOCH, actor, event };
             let length = encode_entries(&[entry]).len();
-            assert!(
-                length > 30_000 && (length..2 * length).contains(&size),
-                "{size} for {length}"
-            );
+            assert!(length > 30_000 && (length..2 * length).contains(&size), "{size} for {length}");
         }
     }
 
@@ -348,12 +309,8 @@ mod tests {
         let plain = amounts.names().map(|name| 16 + name.len() + 32);
         let size = of_event(&event);
         assert!(size >= ENTRY + plain.sum::<usize>() + 1000 * 20, "{size}");
-        let entry = Entry {
-            sequence: 1,
-            time: Timestamp::EPOCH,
-            actor: Actor::named("test"),
-            event,
-        };
+        let entry =
+            Entry { sequence: 1, time: Timestamp::EPOCH, actor: Actor::named("test"), event };
         let length = encode_entries(&[entry]).len();
         assert!((length..4 * length).contains(&size), "{size} for {length}");
     }

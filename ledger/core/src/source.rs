@@ -82,12 +82,7 @@ impl Follower {
     /// of the stream.
     #[must_use]
     pub const fn new(gapless: bool, position: u64) -> Self {
-        Self {
-            gapless,
-            delivered: 0,
-            position,
-            front: 0,
-        }
+        Self { gapless, delivered: 0, position, front: 0 }
     }
 
     /// The position of the last message.
@@ -154,10 +149,7 @@ mod tests {
             let identity = identify(Some(&cursor), incarnation, last);
             assert!(matches!(identity, Identity::Renewed(_)));
         }
-        let after_a_gap = Cursor {
-            time: Timestamp::EPOCH,
-            ..cursor.clone()
-        };
+        let after_a_gap = Cursor { time: Timestamp::EPOCH, ..cursor.clone() };
         assert_eq!(identify(Some(&after_a_gap), "first", 7), Identity::Same);
         let held = |time, payload: &'static [u8]| {
             is_what_was_consumed(&cursor, Some((Timestamp::from_nanoseconds(time), payload)))

@@ -103,17 +103,8 @@ impl Suggesting {
         namespaces: Names,
         groups: Option<Names>,
     ) -> Self {
-        let wanted = Wanted {
-            sums: false,
-            quotas: true,
-            namespaces,
-            groups,
-        };
-        let mut takes = Takes {
-            period,
-            wish,
-            slots: Vec::new(),
-        };
+        let wanted = Wanted { sums: false, quotas: true, namespaces, groups };
+        let mut takes = Takes { period, wish, slots: Vec::new() };
         let tracker = Tracker::begin(wanted, state, &mut takes);
         Self { tracker, takes }
     }
@@ -131,15 +122,10 @@ impl Suggesting {
     /// The suggestions for the limits that there are at the end, by namespace, name and resource; groups first.
     #[must_use]
     pub fn finish(self, state: &State, denials: &Denials) -> Vec<Suggestion> {
-        let Takes {
-            period,
-            wish,
-            slots,
-        } = self.takes;
+        let Takes { period, wish, slots } = self.takes;
         let slots = slots.into_iter();
-        let mut suggestions: Vec<_> = slots
-            .filter_map(|slot| slot.finish(state, period, wish, denials))
-            .collect();
+        let mut suggestions: Vec<_> =
+            slots.filter_map(|slot| slot.finish(state, period, wish, denials)).collect();
         let place = |it: &Suggestion| (it.namespace.clone(), it.name.clone(), it.resource.clone());
         suggestions.sort_by_cached_key(place);
         suggestions
@@ -179,10 +165,7 @@ impl Changes for Takes {
                 days: Days::default(),
             });
         }
-        let at = Moment {
-            time: at.time.max(self.period.from),
-            ..at
-        };
+        let at = Moment { time: at.time.max(self.period.from), ..at };
         let slot = &mut self.slots[slot];
         slot.meter.set(at, after.cloned());
         let demand = after.map(Level::demand);
@@ -244,10 +227,7 @@ impl Slot {
         let suggested = is_plain.then(|| {
             let mut suggested = rounded(&resource, &hard, &basis, wish.headroom);
             // Other fields of the manifest must not exceed the limit.
-            for other in [
-                extensions.soft.get(&resource),
-                extensions.guaranteed.get(&resource),
-            ] {
+            for other in [extensions.soft.get(&resource), extensions.guaranteed.get(&resource)] {
                 if let Some(other) = other.filter(|other| **other > suggested) {
                     suggested = other.clone();
                 }
@@ -405,15 +385,9 @@ mod tests {
     fn a_trend_needs_five_days_and_says_when_a_limit_is_reached() {
         let days = |peaks: &[f64]| (0..).zip(peaks.iter().copied()).collect::<Vec<_>>();
         assert_eq!(full_in(&days(&[1.0, 2.0, 3.0, 4.0]), 10.0), None);
-        assert_eq!(
-            full_in(&days(&[1.0, 2.0, 3.0, 4.0, 5.0]), 10.0),
-            Some(5 * 86_400)
-        );
+        assert_eq!(full_in(&days(&[1.0, 2.0, 3.0, 4.0, 5.0]), 10.0), Some(5 * 86_400));
         // One outlier does not bend it.
-        assert_eq!(
-            full_in(&days(&[1.0, 2.0, 9.0, 4.0, 5.0]), 10.0),
-            Some(5 * 86_400)
-        );
+        assert_eq!(full_in(&days(&[1.0, 2.0, 9.0, 4.0, 5.0]), 10.0), Some(5 * 86_400));
         assert_eq!(full_in(&days(&[5.0, 4.0, 3.0, 2.0, 1.0]), 10.0), None);
         assert_eq!(full_in(&days(&[5.0; 6]), 10.0), None);
         assert_eq!(full_in(&days(&[8.0, 9.0, 10.0, 11.0, 12.0]), 10.0), Some(0));
@@ -422,20 +396,13 @@ mod tests {
     #[test]
     fn each_day_has_its_peak() {
         let mut days = Days::default();
-        for (day, amount) in [
-            (0, Some(1.0)),
-            (0, Some(4.0)),
-            (0, Some(2.0)),
-            (2, None),
-            (4, Some(3.0)),
-        ] {
+        for (day, amount) in
+            [(0, Some(1.0)), (0, Some(4.0)), (0, Some(2.0)), (2, None), (4, Some(3.0))]
+        {
             days.set(day, amount);
         }
         let to = Timestamp::EPOCH.plus(quota_semantics::Span::from_nanoseconds(6 * DAY));
-        let peaks = days.finish(Period {
-            from: Timestamp::EPOCH,
-            to,
-        });
+        let peaks = days.finish(Period { from: Timestamp::EPOCH, to });
         assert_eq!(peaks, [(0, 4.0), (1, 2.0), (2, 2.0), (4, 3.0), (5, 3.0)]);
     }
 }

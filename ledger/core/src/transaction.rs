@@ -64,11 +64,7 @@ impl<'a> WriteTransaction<'a> {
     /// Begins at wall-clock time `now`. Ledger time does not go back with the clock.
     pub fn new(state: &'a mut State, open: &'a mut OpenBatch, now: Timestamp) -> Self {
         let last = state.head().time;
-        Self {
-            state,
-            open,
-            now: now.max(last),
-        }
+        Self { state, open, now: now.max(last) }
     }
 
     /// The state with all decisions so far, durable or not.

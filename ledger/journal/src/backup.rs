@@ -109,14 +109,8 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
         return Err(damage(&directory, base.sequence, why));
     }
     put(&Record::new(FOOT).position(&end).u64(snapshots).finish())?;
-    output
-        .flush()
-        .map_err(|source| Error::io("the backup", Operation::Write, source))?;
-    Ok(BackedUp {
-        first_sequence: base.sequence.saturating_add(1),
-        last: end,
-        snapshots,
-    })
+    output.flush().map_err(|source| Error::io("the backup", Operation::Write, source))?;
+    Ok(BackedUp { first_sequence: base.sequence.saturating_add(1), last: end, snapshots })
 }
 
 /// The snapshots between the beginning and the end. They are opened first, so that thinning cannot remove them from the
@@ -150,11 +144,7 @@ pub fn read_backup(
     disk: Arc<dyn Disk>,
     directory: &Path,
 ) -> Result<BackedUp, Error> {
-    let mut input = Input {
-        input,
-        offset: 0,
-        name: name.to_path_buf(),
-    };
+    let mut input = Input { input, offset: 0, name: name.to_path_buf() };
     let head = input.record(HEAD, HEAD_BYTES)?;
     let mut fields = open_record(HEAD, &head).map_err(|why| input.wrong(why))?;
     let (Some(base), Some(end), Some(archived_from)) =
@@ -162,10 +152,8 @@ pub fn read_backup(
     else {
         return Err(input.wrong("a head that is too short".to_owned()));
     };
-    let begin = Base {
-        position: base,
-        archived_from: Some(archived_from).filter(|first| *first > 0),
-    };
+    let begin =
+        Base { position: base, archived_from: Some(archived_from).filter(|first| *first > 0) };
     let (mut journal, reader, _) = FileJournal::begin(disk, directory, &begin, Options::default())?;
     let mut position = base;
     let mut group = 0_usize;
@@ -199,11 +187,7 @@ pub fn read_backup(
     }
     let snapshots = input.snapshots(&reader.snapshots(), &base, &end)?;
     journal.close()?;
-    Ok(BackedUp {
-        first_sequence: base.sequence.saturating_add(1),
-        last: end,
-        snapshots,
-    })
+    Ok(BackedUp { first_sequence: base.sequence.saturating_add(1), last: end, snapshots })
 }
 
 /// Makes a restored ledger at rest refer to the archive that it will use, instead of the archive of the ledger that was
@@ -225,10 +209,7 @@ pub fn refer_to_archive(
         }
         None => None,
     };
-    let referring = Base {
-        archived_from,
-        ..base
-    };
+    let referring = Base { archived_from, ..base };
     base::write(disk.as_ref(), directory, &referring)
 }
 

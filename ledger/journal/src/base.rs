@@ -30,10 +30,7 @@ pub(super) struct Base {
 impl Base {
     /// The base at a position, with no archive.
     pub(super) const fn at(position: Durable) -> Self {
-        Self {
-            position,
-            archived_from: None,
-        }
+        Self { position, archived_from: None }
     }
 
     /// The part that the archive should hold and does not.
@@ -48,11 +45,7 @@ impl Base {
         let why = format!(
             "sequences {from} to {last} were archived, but not all up to {missing} are there"
         );
-        Some(
-            Damage::new(archive.directory(), why)
-                .at_sequence(from)
-                .through(missing),
-        )
+        Some(Damage::new(archive.directory(), why).at_sequence(from).through(missing))
     }
 }
 
@@ -65,21 +58,14 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Base>, Er
     let damaged = |offset, why| Err(Error::Damaged(Damage::new(&path, why).at_offset(offset)));
     let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES + 8))? else {
         return match left_over(disk, directory)? {
-            Some(left) => damaged(
-                None,
-                format!("missing, although there is {}", left.display()),
-            ),
+            Some(left) => damaged(None, format!("missing, although there is {}", left.display())),
             None => Ok(None),
         };
     };
     let base = open_record(MAGIC, &bytes).and_then(|mut fields| {
-        let position = fields
-            .position()
-            .ok_or_else(|| "a LEDGER record that is too short".to_owned())?;
-        Ok(Base {
-            position,
-            archived_from: fields.u64(),
-        })
+        let position =
+            fields.position().ok_or_else(|| "a LEDGER record that is too short".to_owned())?;
+        Ok(Base { position, archived_from: fields.u64() })
     });
     match base {
         Ok(base) => Ok(Some(base)),
@@ -133,13 +119,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         assert_eq!(read(&RealDisk, path).unwrap(), None);
-        let archived = Base {
-            position: Durable {
-                sequence: 9,
-                ..Durable::NOTHING
-            },
-            archived_from: Some(3),
-        };
+        let archived =
+            Base { position: Durable { sequence: 9, ..Durable::NOTHING }, archived_from: Some(3) };
         for base in [archived, Base::at(Durable::NOTHING)] {
             write(&RealDisk, path, &base).unwrap();
             assert_eq!(read(&RealDisk, path).unwrap(), Some(base));

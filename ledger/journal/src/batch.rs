@@ -23,9 +23,7 @@ pub struct Batch {
 impl Batch {
     /// Sequence of its last entry.
     pub const fn last_sequence(&self) -> u64 {
-        self.first_sequence
-            .saturating_add(self.count as u64)
-            .saturating_sub(1)
+        self.first_sequence.saturating_add(self.count as u64).saturating_sub(1)
     }
 }
 
@@ -44,11 +42,7 @@ impl StoredBatch {
     /// A batch with its place in the chain: behind the batch with this chain hash.
     pub fn behind(previous: Hash, batch: Batch) -> Self {
         let hash = frame::encode(&batch, &previous, false, &mut Vec::new());
-        Self {
-            batch,
-            hash,
-            previous,
-        }
+        Self { batch, hash, previous }
     }
 
     /// Its frame: its bytes in the write-ahead log.
@@ -89,11 +83,7 @@ impl StoredBatch {
 
     /// The chain position behind it.
     pub const fn end(&self) -> Durable {
-        Durable {
-            sequence: self.batch.last_sequence(),
-            hash: self.hash,
-            time: self.batch.time,
-        }
+        Durable { sequence: self.batch.last_sequence(), hash: self.hash, time: self.batch.time }
     }
 
     /// The chain hash that the batch must have behind `previous`.

@@ -35,11 +35,7 @@ impl<'a> Beginnings<'a> {
             let above = above.collect();
             levels.push(std::mem::replace(&mut level, above));
         }
-        Self {
-            head_bytes,
-            body,
-            levels,
-        }
+        Self { head_bytes, body, levels }
     }
 
     /// The hash of the head and this many bytes of the body; none if there are fewer.
@@ -51,10 +47,7 @@ impl<'a> Beginnings<'a> {
             return Some(Hasher::new().update(head).update(body).finalize());
         }
         let left = left_subtree_len(whole);
-        let (first, second) = (
-            self.node(head, 0, left)?,
-            self.node(head, left, whole - left)?,
-        );
+        let (first, second) = (self.node(head, 0, left)?, self.node(head, left, whole - left)?);
         Some(merge_subtrees_root(&first, &second, Mode::Hash))
     }
 
@@ -72,9 +65,7 @@ impl<'a> Beginnings<'a> {
             return Some(merge_subtrees_non_root(&first, &second, Mode::Hash));
         }
         let from = usize::try_from(start).ok()?.saturating_sub(self.head_bytes);
-        let to = usize::try_from(start + bytes)
-            .ok()?
-            .checked_sub(self.head_bytes)?;
+        let to = usize::try_from(start + bytes).ok()?.checked_sub(self.head_bytes)?;
         let body = self.body.get(from..to)?;
         Some(match start {
             0 => chunk_value(0, &[head, body]),

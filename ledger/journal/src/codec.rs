@@ -53,9 +53,7 @@ impl Record {
     }
 
     pub(super) fn position(self, position: &Durable) -> Self {
-        self.u64(position.sequence)
-            .hash(&position.hash)
-            .time(position.time)
+        self.u64(position.sequence).hash(&position.hash).time(position.time)
     }
 
     pub(super) fn bytes(mut self, bytes: &[u8]) -> Self {
@@ -135,11 +133,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn position(&mut self) -> Option<Durable> {
-        Some(Durable {
-            sequence: self.u64()?,
-            hash: self.hash()?,
-            time: self.time()?,
-        })
+        Some(Durable { sequence: self.u64()?, hash: self.hash()?, time: self.time()? })
     }
 
     pub(super) fn skip(&mut self, bytes: usize) -> Option<()> {

@@ -45,14 +45,11 @@ fn plan(
     now: Timestamp,
     retention: &Retention,
 ) -> usize {
-    let mut bytes = epochs.iter().fold(more_bytes, |sum, epoch| {
-        sum.saturating_add(epoch.stored_bytes)
-    });
+    let mut bytes =
+        epochs.iter().fold(more_bytes, |sum, epoch| sum.saturating_add(epoch.stored_bytes));
     let mut going = 0;
     for epoch in epochs {
-        let old = retention
-            .max_age
-            .is_some_and(|age| epoch.last.time < now.minus(age));
+        let old = retention.max_age.is_some_and(|age| epoch.last.time < now.minus(age));
         let much = retention.max_bytes.is_some_and(|limit| bytes > limit);
         if epoch.last.sequence > needed_after || !(old || much) {
             break;
@@ -92,9 +89,7 @@ pub(super) fn compact(
             }
         }
     }
-    let gone = going
-        .iter()
-        .try_for_each(|oldest| remove(store, oldest, &mut done));
+    let gone = going.iter().try_for_each(|oldest| remove(store, oldest, &mut done));
     // Also after an error, which the room of a snapshot may prevent the next time.
     let snapshots = remove_snapshots(store, &snapshots);
     gone?;
@@ -110,9 +105,7 @@ fn needed(snapshots: &[SnapshotInfo]) -> Option<&[SnapshotInfo]> {
 }
 
 fn unsealed_bytes(store: &Store) -> u64 {
-    store.wal.segments().iter().fold(0u64, |sum, segment| {
-        sum.saturating_add(segment.frame_bytes())
-    })
+    store.wal.segments().iter().fold(0u64, |sum, segment| sum.saturating_add(segment.frame_bytes()))
 }
 
 /// Ends the current epoch, if it alone is a considerable part of the retention limit.
@@ -120,9 +113,7 @@ fn roll_if_due(store: &Store, now: Timestamp, retention: &Retention) -> Result<(
     let Some(first_time) = first_unsealed_time(store)? else {
         return Ok(());
     };
-    let much = retention
-        .max_bytes
-        .is_some_and(|limit| unsealed_bytes(store) > limit / PARTS);
+    let much = retention.max_bytes.is_some_and(|limit| unsealed_bytes(store) > limit / PARTS);
     let old = retention.max_age.is_some_and(|age| {
         let part = Span::from_nanoseconds(age.nanoseconds() / PARTS.cast_signed());
         first_time < now.minus(part)
@@ -200,10 +191,7 @@ mod tests {
     }
 
     fn going(max_age: Option<i64>, max_bytes: Option<u64>, needed_after: u64) -> usize {
-        let retention = Retention {
-            max_age: max_age.map(Span::from_seconds),
-            max_bytes,
-        };
+        let retention = Retention { max_age: max_age.map(Span::from_seconds), max_bytes };
         let now = Timestamp::EPOCH.plus(Span::from_seconds(360));
         plan(&epochs(), 50, needed_after, now, &retention)
     }
@@ -212,11 +200,7 @@ mod tests {
     fn age_and_size_each_make_epochs_go() {
         assert_eq!(going(None, None, 100), 0);
         assert_eq!(going(Some(1000), Some(1000), 100), 0);
-        assert_eq!(
-            going(Some(240), None, 100),
-            1,
-            "the one of 120 s is just young enough"
-        );
+        assert_eq!(going(Some(240), None, 100), 1, "the one of 120 s is just young enough");
         assert_eq!(going(Some(0), None, 100), 5);
         assert_eq!(going(None, Some(350), 100), 2);
         assert_eq!(going(None, Some(0), 100), 5);

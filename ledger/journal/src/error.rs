@@ -145,11 +145,7 @@ impl Operation {
 impl Error {
     /// An I/O error with its place.
     pub fn io(path: impl Into<PathBuf>, operation: Operation, source: io::Error) -> Self {
-        Self::Io {
-            path: path.into(),
-            operation,
-            source: Arc::new(source),
-        }
+        Self::Io { path: path.into(), operation, source: Arc::new(source) }
     }
 
     /// Whether stored data is damaged (and the daemon should exit with code 4): by this error, or by the cause that
@@ -171,9 +167,7 @@ impl Error {
         };
         match self {
             Self::Poisoned { cause } => !cause.is_damage(),
-            Self::Io {
-                operation, source, ..
-            } => {
+            Self::Io { operation, source, .. } => {
                 let permitted = !matches!(
                     source.kind(),
                     PermissionDenied
@@ -192,10 +186,9 @@ impl Error {
     /// Whether the disk is full.
     pub fn is_disk_full(&self) -> bool {
         match self {
-            Self::Io { source, .. } => matches!(
-                source.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            ),
+            Self::Io { source, .. } => {
+                matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            }
             _ => false,
         }
     }
@@ -204,13 +197,7 @@ impl Error {
 impl Damage {
     /// Damage whose place is determined no further than the file.
     pub fn new(file: impl Into<PathBuf>, why: impl Into<String>) -> Self {
-        Self {
-            file: file.into(),
-            offset: None,
-            sequence: None,
-            through: None,
-            why: why.into(),
-        }
+        Self { file: file.into(), offset: None, sequence: None, through: None, why: why.into() }
     }
 
     /// The same damage, at this offset in the file.
@@ -300,9 +287,7 @@ mod tests {
     use super::*;
 
     fn poisoned(cause: Error) -> Error {
-        Error::Poisoned {
-            cause: Arc::new(cause),
-        }
+        Error::Poisoned { cause: Arc::new(cause) }
     }
 
     #[test]
@@ -322,10 +307,6 @@ mod tests {
         assert_eq!(kinds(&unread), (false, false));
         assert_eq!(kinds(&poisoned(damage)), (true, false));
         assert_eq!(kinds(&poisoned(failed)), (false, true));
-        assert_eq!(
-            kinds(&poisoned(unread)),
-            (false, true),
-            "its last writes may not be on disk"
-        );
+        assert_eq!(kinds(&poisoned(unread)), (false, true), "its last writes may not be on disk");
     }
 }

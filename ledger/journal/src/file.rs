@@ -67,12 +67,7 @@ impl FileJournal {
         store.signal.prepare();
         store.signal.flush_now();
         let reader = FileReader::new(Arc::clone(&store));
-        let journal = Self {
-            maintenance,
-            store,
-            unflushed: 0,
-            _lock: opened.lock,
-        };
+        let journal = Self { maintenance, store, unflushed: 0, _lock: opened.lock };
         Ok((journal, reader, opened.recovery))
     }
 
@@ -146,11 +141,7 @@ impl FileReader {
     /// # Errors
     /// [`Error::Compacted`]: the entry is no longer kept; [`Error::Damaged`], [`Error::Io`].
     pub fn has(&self, position: &Durable) -> Result<bool, Error> {
-        let ends = [
-            Durable::NOTHING,
-            self.store.base_position(),
-            self.store.durable(),
-        ];
+        let ends = [Durable::NOTHING, self.store.base_position(), self.store.durable()];
         if let Some(end) = ends.iter().find(|end| end.sequence == position.sequence) {
             return Ok(end.hash == position.hash);
         }
@@ -273,11 +264,8 @@ mod tests {
 
     #[test]
     fn little_is_moved_only_at_the_end_of_its_segment() {
-        let options = Options {
-            segment_bytes: 3 * FLUSH_BYTES,
-            background: false,
-            ..Options::default()
-        };
+        let options =
+            Options { segment_bytes: 3 * FLUSH_BYTES, background: false, ..Options::default() };
         let directory = Path::new("/data");
         let disk = Arc::new(SimDisk::new(1));
         let (mut journal, reader, _) = FileJournal::open(disk, directory, options).unwrap();
@@ -300,10 +288,7 @@ mod tests {
 
     #[test]
     fn what_is_written_and_not_synced_is_not_flushed() {
-        let options = Options {
-            background: false,
-            ..Options::default()
-        };
+        let options = Options { background: false, ..Options::default() };
         let disk = Arc::new(SimDisk::new(1));
         let (mut journal, reader, _) =
             FileJournal::open(disk, Path::new("/data"), options).unwrap();

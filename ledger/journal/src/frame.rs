@@ -205,11 +205,7 @@ impl<'a> Unbounded<'a> {
     /// The frame at the beginning of `bytes`, behind the hash `previous`.
     pub(super) fn new(bytes: &'a [u8], previous: Hash) -> Self {
         let behind_count = bytes.get(COUNT_END..).unwrap_or_default();
-        Self {
-            bytes,
-            previous,
-            beginnings: Beginnings::new(HEAD_BYTES, behind_count),
-        }
+        Self { bytes, previous, beginnings: Beginnings::new(HEAD_BYTES, behind_count) }
     }
 
     /// Whether the frame has this length and this number of entries. Takes about as long for any length.
@@ -289,19 +285,13 @@ impl Frame<'_> {
     pub(super) fn follow(&self, position: &Durable) -> Result<Durable, String> {
         let expected = position.sequence.saturating_add(1);
         if self.first_sequence != expected {
-            return Err(format!(
-                "sequence {} instead of {expected}",
-                self.first_sequence
-            ));
+            return Err(format!("sequence {} instead of {expected}", self.first_sequence));
         }
         if !self.continues(&position.hash) {
             return Err("the batch does not continue the hash chain".to_owned());
         }
         if self.time < position.time {
-            return Err(format!(
-                "ledger time goes back from {} to {}",
-                position.time, self.time
-            ));
+            return Err(format!("ledger time goes back from {} to {}", position.time, self.time));
         }
         Ok(self.end())
     }
@@ -314,11 +304,7 @@ impl Frame<'_> {
 
     /// The chain position behind this frame.
     pub(super) const fn end(&self) -> Durable {
-        Durable {
-            sequence: self.last_sequence(),
-            hash: self.hash,
-            time: self.time,
-        }
+        Durable { sequence: self.last_sequence(), hash: self.hash, time: self.time }
     }
 }
 
@@ -358,21 +344,10 @@ mod tests {
         let end = frame.follow(&Durable::NOTHING).unwrap();
         assert_eq!((end.sequence, end.hash, end.time), (2, hash, first.time));
         assert!(frame.group_start);
-        assert!(
-            frame
-                .follow(&end)
-                .unwrap_err()
-                .contains("sequence 1 instead of 3")
-        );
-        let elsewhere = Durable {
-            hash,
-            ..Durable::NOTHING
-        };
+        assert!(frame.follow(&end).unwrap_err().contains("sequence 1 instead of 3"));
+        let elsewhere = Durable { hash, ..Durable::NOTHING };
         assert!(frame.follow(&elsewhere).unwrap_err().contains("hash chain"));
-        let later = Durable {
-            time: Timestamp::MAX,
-            ..Durable::NOTHING
-        };
+        let later = Durable { time: Timestamp::MAX, ..Durable::NOTHING };
         assert!(frame.follow(&later).unwrap_err().contains("time goes back"));
     }
 
@@ -418,10 +393,7 @@ mod tests {
         assert!(matches!(parse(b"something else"), Parsed::Corrupt(_)));
         let mut newer = bytes.clone();
         newer[3] = 2;
-        assert_eq!(
-            parse(&newer),
-            Parsed::Corrupt("a frame of an unknown version")
-        );
+        assert_eq!(parse(&newer), Parsed::Corrupt("a frame of an unknown version"));
     }
 
     proptest! {

@@ -48,9 +48,7 @@ pub struct ParseHashError(String);
 impl FromStr for Hash {
     type Err = ParseHashError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        blake3::Hash::from_hex(text)
-            .map(Self::from)
-            .map_err(|_| ParseHashError(text.to_owned()))
+        blake3::Hash::from_hex(text).map(Self::from).map_err(|_| ParseHashError(text.to_owned()))
     }
 }
 

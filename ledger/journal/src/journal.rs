@@ -85,11 +85,7 @@ pub struct Durable {
 
 impl Durable {
     /// The position of an empty ledger.
-    pub const NOTHING: Self = Self {
-        sequence: 0,
-        hash: Hash::GENESIS,
-        time: Timestamp::EPOCH,
-    };
+    pub const NOTHING: Self = Self { sequence: 0, hash: Hash::GENESIS, time: Timestamp::EPOCH };
 }
 
 /// Sizes and counts of the parts of a journal.

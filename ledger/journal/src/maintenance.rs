@@ -31,13 +31,9 @@ impl Store {
     /// After an error the journal is poisoned.
     pub(super) fn flush_some(&self, least: u64) -> Result<bool, Error> {
         self.lifecycle.check()?;
-        let flushed = self.seal_if_due().and_then(|sealed| {
-            if sealed {
-                Ok(true)
-            } else {
-                self.flush_chunk(least)
-            }
-        });
+        let flushed = self
+            .seal_if_due()
+            .and_then(|sealed| if sealed { Ok(true) } else { self.flush_chunk(least) });
         flushed.inspect_err(|error| self.lifecycle.poison(error))
     }
 
@@ -62,10 +58,7 @@ impl Store {
         throttle.pause();
         epoch.put(self.disk.as_ref(), &flushed, frames, &throttle)?;
         throttle.pause();
-        self.epochs.set_current(Current {
-            epoch,
-            flushed: end,
-        });
+        self.epochs.set_current(Current { epoch, flushed: end });
         Ok(true)
     }
 
@@ -115,10 +108,7 @@ impl Store {
     fn rebuild(&self, to: &Durable) -> Result<(), Error> {
         let epoch = self.epochs.current().epoch;
         epoch.reset(self.disk.as_ref())?;
-        self.epochs.set_current(Current {
-            flushed: epoch.before,
-            epoch,
-        });
+        self.epochs.set_current(Current { flushed: epoch.before, epoch });
         while self.epochs.current().flushed.sequence < to.sequence {
             if !self.flush_chunk(0)? {
                 break;
@@ -144,10 +134,7 @@ pub(super) struct Maintenance {
 impl Maintenance {
     /// Starts the threads, unless the options disable them.
     pub(super) fn start(store: &Arc<Store>) -> Result<Self, Error> {
-        let mut maintenance = Self {
-            store: Arc::clone(store),
-            threads: Vec::new(),
-        };
+        let mut maintenance = Self { store: Arc::clone(store), threads: Vec::new() };
         if store.options.background {
             maintenance.spawn("journal-prepare", |store| {
                 while store.signal.wait_to_prepare() {

@@ -78,10 +78,7 @@ impl Offline {
     pub fn first_sequence(&self) -> u64 {
         match self {
             Self::Data(data) => data.reader.first_sequence(),
-            Self::Archive(archive) => archive
-                .files()
-                .first()
-                .map_or(1, |file| file.first_sequence),
+            Self::Archive(archive) => archive.files().first().map_or(1, |file| file.first_sequence),
         }
     }
 

@@ -46,13 +46,7 @@ pub(super) struct Chunk {
 
 impl Chunk {
     pub(super) fn empty(before: Durable, file: &Path) -> Self {
-        Self {
-            before,
-            bytes: Vec::new(),
-            file: file.to_path_buf(),
-            offset: None,
-            through: None,
-        }
+        Self { before, bytes: Vec::new(), file: file.to_path_buf(), offset: None, through: None }
     }
 
     /// Visits the frames behind `position`, each with the chain before it, and returns the chain behind them.
@@ -92,9 +86,7 @@ impl Chunk {
     fn pass(&self, at: &mut usize, here: &mut Durable) -> Result<bool, Error> {
         match frame::parse(self.bytes.get(*at..).unwrap_or_default()) {
             Parsed::Complete(frame) => {
-                *here = frame
-                    .follow(here)
-                    .map_err(|why| self.damage(*at, here, why))?;
+                *here = frame.follow(here).map_err(|why| self.damage(*at, here, why))?;
                 *at = at.saturating_add(frame.bytes.len());
                 Ok(true)
             }
@@ -317,7 +309,6 @@ impl Iterator for BatchReader {
     type Item = Result<StoredBatch, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_batch()
-            .map(|batch| batch.map(|batch| batch.to_stored()))
+        self.next_batch().map(|batch| batch.map(|batch| batch.to_stored()))
     }
 }

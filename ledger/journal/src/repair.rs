@@ -73,39 +73,21 @@ impl Hole {
 /// # Errors
 /// [`Error::Locked`] while a daemon runs; [`Error::Damaged`] if the base position is unknown; [`Error::Io`].
 pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Result<Repair, Error> {
-    let not_found = || {
-        Error::io(
-            directory,
-            Operation::FindLedger,
-            std::io::ErrorKind::NotFound.into(),
-        )
-    };
+    let not_found =
+        || Error::io(directory, Operation::FindLedger, std::io::ErrorKind::NotFound.into());
     let base = base::read(disk.as_ref(), directory)?.ok_or_else(not_found)?;
     let _lock = disk.lock(&directory.join(LOCK))?;
     let source = match from {
         Some(from) => Some((from, Offline::open(Arc::clone(&disk), from, None)?)),
         None => None,
     };
-    let repairing = Repairing {
-        disk: disk.as_ref(),
-        directory,
-    };
-    let mut repair = Repair {
-        made: repairing.finish(&base.position)?,
-        left: Vec::new(),
-    };
+    let repairing = Repairing { disk: disk.as_ref(), directory };
+    let mut repair = Repair { made: repairing.finish(&base.position)?, left: Vec::new() };
     disk.remove_directory(&directory.join(MAKING))?;
     for hole in repairing.holes(&base.position, None)? {
-        let own = hole.epoch.as_ref().map(|epoch| OwnEpoch {
-            epoch,
-            disk: repairing.disk,
-        });
-        let own = own
-            .as_ref()
-            .map(|own| (own.epoch.directory(), own as &dyn Source));
-        let other = source
-            .as_ref()
-            .map(|(from, ledger)| (*from, ledger.source()));
+        let own = hole.epoch.as_ref().map(|epoch| OwnEpoch { epoch, disk: repairing.disk });
+        let own = own.as_ref().map(|own| (own.epoch.directory(), own as &dyn Source));
+        let other = source.as_ref().map(|(from, ledger)| (*from, ledger.source()));
         let mut made = None;
         for (from, source) in own.into_iter().chain(other) {
             match repairing.make(&hole, source) {

@@ -56,11 +56,7 @@ pub struct Snapshots {
 
 impl Snapshots {
     pub(super) fn new(disk: Arc<dyn Disk>, data: &Path, throttle: Throttle) -> Self {
-        Self {
-            disk,
-            directory: data.join(DIRECTORY),
-            throttle,
-        }
+        Self { disk, directory: data.join(DIRECTORY), throttle }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -83,12 +79,7 @@ impl Snapshots {
             hasher: blake3::Hasher::new(),
             buffer: Vec::with_capacity(BUFFER_BYTES),
             throttle: self.throttle.clone(),
-            info: SnapshotInfo {
-                position,
-                bytes: 0,
-                content: Hash::GENESIS,
-                path,
-            },
+            info: SnapshotInfo { position, bytes: 0, content: Hash::GENESIS, path },
         })
     }
 
@@ -225,12 +216,9 @@ pub(super) fn surplus(sequences: &[u64], keep: usize) -> Vec<u64> {
 pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<SnapshotInfo, String> {
     let mut fields = open_record(MAGIC, bytes)?;
     match (fields.position(), fields.u64(), fields.hash()) {
-        (Some(position), Some(bytes), Some(content)) => Ok(SnapshotInfo {
-            position,
-            bytes,
-            content,
-            path: path.to_path_buf(),
-        }),
+        (Some(position), Some(bytes), Some(content)) => {
+            Ok(SnapshotInfo { position, bytes, content, path: path.to_path_buf() })
+        }
         _ => Err("a snapshot header that is too short".to_owned()),
     }
 }
@@ -335,11 +323,7 @@ fn to_io(error: Error) -> io::Error {
 }
 
 pub(super) fn header(info: &SnapshotInfo) -> Vec<u8> {
-    Record::new(MAGIC)
-        .position(&info.position)
-        .u64(info.bytes)
-        .hash(&info.content)
-        .finish()
+    Record::new(MAGIC).position(&info.position).u64(info.bytes).hash(&info.content).finish()
 }
 
 impl Write for SnapshotWriter {
@@ -382,10 +366,8 @@ impl Read for SnapshotReader {
             let length = self.left.min(BUFFER_BYTES as u64);
             self.buffer.resize(usize::try_from(length).unwrap_or(0), 0);
             self.taken = 0;
-            let read = self
-                .file
-                .read_at(&mut self.buffer, self.offset)
-                .map_err(io::Error::other)?;
+            let read =
+                self.file.read_at(&mut self.buffer, self.offset).map_err(io::Error::other)?;
             self.buffer.truncate(read);
             self.offset = self.offset.saturating_add(read as u64);
             self.left = self.left.saturating_sub(read as u64);

@@ -139,12 +139,7 @@ impl<'a> Frames<'a> {
         awaited: &'a [(u64, Option<Durable>)],
         observer: &'a dyn Observer,
     ) -> Self {
-        Self {
-            file,
-            awaited,
-            observer,
-            seen: Findings::default(),
-        }
+        Self { file, awaited, observer, seen: Findings::default() }
     }
 
     /// Checks a frame that continues `before`.
@@ -169,8 +164,7 @@ impl<'a> Frames<'a> {
             previous: before.hash,
         });
         if let Err(why) = right {
-            seen.damages
-                .push(Damage::new(self.file, why).at_sequence(frame.first_sequence));
+            seen.damages.push(Damage::new(self.file, why).at_sequence(frame.first_sequence));
         }
     }
 }

@@ -39,22 +39,16 @@ pub(super) struct Notes {
 
 /// Reads the notes of a data directory.
 pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Notes, Error> {
-    let bytes = disk
-        .read(&directory.join(FILE), 2 * SLOT_BYTES)?
-        .unwrap_or_default();
-    let mut noted = Notes {
-        position: None,
-        unreadable: 0,
-    };
+    let bytes = disk.read(&directory.join(FILE), 2 * SLOT_BYTES)?.unwrap_or_default();
+    let mut noted = Notes { position: None, unreadable: 0 };
     for slot in bytes.chunks(SLOT_BYTES) {
         if slot.iter().all(|byte| *byte == 0) {
             continue;
         }
         match parse(slot) {
             Some(position) => {
-                let later = noted
-                    .position
-                    .is_none_or(|earlier| earlier.sequence < position.sequence);
+                let later =
+                    noted.position.is_none_or(|earlier| earlier.sequence < position.sequence);
                 if later {
                     noted.position = Some(position);
                 }
@@ -81,10 +75,7 @@ impl DurableWatermark {
         let mut bytes = slot(position);
         bytes.extend_from_slice(&slot(position));
         disk.replace(&path, &bytes)?;
-        Ok(Self {
-            file: disk.open(&path)?,
-            next: 0,
-        })
+        Ok(Self { file: disk.open(&path)?, next: 0 })
     }
 
     /// Writes a note of a position that has become durable.

@@ -31,21 +31,15 @@ fn main() {
 
 fn open(directory: &Path) -> (FileJournal, FileReader, Recovery) {
     // Small, so that segments, epochs and compactions are frequent.
-    let options = Options {
-        segment_bytes: 64 * 1024,
-        epoch_bytes: 128 * 1024,
-        ..Options::default()
-    };
+    let options =
+        Options { segment_bytes: 64 * 1024, epoch_bytes: 128 * 1024, ..Options::default() };
     FileJournal::open(Arc::new(RealDisk), directory, options).unwrap()
 }
 
 fn batch(first_sequence: u64) -> Batch {
     let length = first_sequence.wrapping_mul(2_654_435_761) % 3000;
     let mut payload = vec![0; usize::try_from(length).unwrap()];
-    blake3::Hasher::new()
-        .update(&first_sequence.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut payload);
+    blake3::Hasher::new().update(&first_sequence.to_le_bytes()).finalize_xof().fill(&mut payload);
     Batch {
         first_sequence,
         count: 3,
@@ -69,10 +63,7 @@ fn write_until_killed(directory: &Path) {
             let mut snapshot = reader.snapshots().create(durable).unwrap();
             snapshot.write_all(&[1; 50_000]).unwrap();
             snapshot.finish().unwrap();
-            let retention = Retention {
-                max_age: None,
-                max_bytes: Some(2 * 1024 * 1024),
-            };
+            let retention = Retention { max_age: None, max_bytes: Some(2 * 1024 * 1024) };
             reader.compact(durable.time, &retention).unwrap();
         }
     }

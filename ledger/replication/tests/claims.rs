@@ -50,11 +50,7 @@ impl Scene {
     }
 
     async fn initialise(&self, ledger: [u8; 16]) -> Result<(), stream::Error> {
-        let identity = Identity {
-            node: "a".parse().unwrap(),
-            instance: 1,
-            partition: 0,
-        };
+        let identity = Identity { node: "a".parse().unwrap(), instance: 1, partition: 0 };
         let genesis = (&identity, LedgerId::from_bytes(ledger), Durable::NOTHING);
         stream::initialise(&self.clients[0], &self.names, NODES, genesis).await
     }
@@ -72,14 +68,9 @@ impl Scene {
 async fn a_stream_is_initialised_once_on_servers_that_are_fit_for_it() {
     let scene = Scene::new().await;
     scene.stream().await;
-    stream::check(&scene.clients[0], &scene.names, NODES)
-        .await
-        .unwrap();
+    stream::check(&scene.clients[0], &scene.names, NODES).await.unwrap();
     let another = scene.initialise([8; 16]).await;
-    assert!(
-        matches!(another, Err(stream::Error::Exists(_))),
-        "{another:?}"
-    );
+    assert!(matches!(another, Err(stream::Error::Exists(_))), "{another:?}");
     for server in 0..NODES {
         let facts = servers::query(&scene.servers.monitoring(server)).unwrap();
         assert_eq!(servers::problems(&facts), [""; 0]);
@@ -124,9 +115,7 @@ async fn a_claim_is_of_the_stream_as_it_was_found() {
         assert_eq!(scene.found().await.last, claimed.last, "{claimant}");
     }
     // The stream was deleted and recreated meanwhile.
-    stream::delete(&scene.clients[0], &scene.names)
-        .await
-        .unwrap();
+    stream::delete(&scene.clients[0], &scene.names).await.unwrap();
     let anew = scene.stream().await;
     assert_ne!(anew.created, claimed.created);
     let claim = scene.claim(0, &claimed, "b").await;

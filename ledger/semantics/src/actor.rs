@@ -32,9 +32,6 @@ pub struct Actor {
 impl Actor {
     /// An actor of which only the name is recorded.
     pub fn named(principal: &str) -> Arc<Self> {
-        Arc::new(Self {
-            principal: principal.into(),
-            ..Self::default()
-        })
+        Arc::new(Self { principal: principal.into(), ..Self::default() })
     }
 }

@@ -82,16 +82,8 @@ impl Candidate {
         if !wrong.is_empty() {
             return Err(CandidateError::Invalid(wrong));
         }
-        let Metadata {
-            namespace,
-            name,
-            annotations,
-            ..
-        } = manifest.metadata;
-        let kept = Metadata {
-            annotations,
-            ..Metadata::default()
-        };
+        let Metadata { namespace, name, annotations, .. } = manifest.metadata;
+        let kept = Metadata { annotations, ..Metadata::default() };
         Ok(Self::Quota {
             namespace,
             name,
@@ -144,21 +136,12 @@ mod tests {
                             "annotations":{"quota-ledger.io/enforcement":"warn"}},
                 "spec":{"hard":{"pods":2}}}"#,
         );
-        let Ok(Candidate::Quota {
-            namespace,
-            name,
-            spec,
-            metadata,
-        }) = read
-        else {
+        let Ok(Candidate::Quota { namespace, name, spec, metadata }) = read else {
             panic!("{read:?}");
         };
         assert_eq!((&*namespace, &*name), ("a", "q"));
         assert_eq!(spec.hard.get("pods"), Some(&Quantity::from_units(2)));
-        assert!(
-            metadata.contains("enforcement") && !metadata.contains("uid"),
-            "{metadata}"
-        );
+        assert!(metadata.contains("enforcement") && !metadata.contains("uid"), "{metadata}");
     }
 
     #[test]
@@ -167,19 +150,15 @@ mod tests {
             r#"{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{"name":"g"},
                 "spec":{"selector":{"labels":{"matchLabels":{"team":"x"}}},"quota":{"hard":{"pods":"2"}}}}"#,
         );
-        assert!(
-            matches!(&read, Ok(Candidate::Group { name, .. }) if **name == *"g"),
-            "{read:?}"
-        );
+        assert!(matches!(&read, Ok(Candidate::Group { name, .. }) if **name == *"g"), "{read:?}");
     }
 
     #[test]
     fn all_that_is_wrong_is_named() {
         let fields = |json: &str| match read(json) {
-            Err(CandidateError::Invalid(errors)) => errors
-                .into_iter()
-                .map(|error| error.field)
-                .collect::<Vec<_>>(),
+            Err(CandidateError::Invalid(errors)) => {
+                errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+            }
             other => panic!("{other:?}"),
         };
         let meta = r#""metadata":{"name":"q","namespace":"a"}"#;
@@ -191,9 +170,6 @@ mod tests {
             fields(r#"{"metadata":{"name":"Q","namespace":"a"},"spec":{"hard":{"pods":"-1"}}}"#);
         assert_eq!(wrong, ["metadata.name", "spec.hard[pods]"]);
         assert!(matches!(read("{"), Err(CandidateError::Unreadable(_))));
-        assert!(matches!(
-            read(r#"{"kind":"Pod"}"#),
-            Err(CandidateError::Unreadable(_))
-        ));
+        assert!(matches!(read(r#"{"kind":"Pod"}"#), Err(CandidateError::Unreadable(_))));
     }
 }

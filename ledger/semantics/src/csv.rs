@@ -32,9 +32,6 @@ mod tests {
         let mut text = String::new();
         let fields = ["a", "b,c", "say \"no\"", "=1+1", "-x", "-1.5", ""];
         line(&mut text, fields.into_iter().map(str::to_owned));
-        assert_eq!(
-            text,
-            "a,\"b,c\",\"say \"\"no\"\"\",\"'=1+1\",\"'-x\",-1.5,\r\n"
-        );
+        assert_eq!(text, "a,\"b,c\",\"say \"\"no\"\"\",\"'=1+1\",\"'-x\",-1.5,\r\n");
     }
 }

@@ -69,9 +69,7 @@ impl<'de> Visitor<'de> for Plain {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
         while let Some(key) = fields.next_key::<Cow<'_, str>>()? {
             if key == EMBEDDED {
-                return Err(de::Error::custom(format_args!(
-                    "a field cannot be named {EMBEDDED}"
-                )));
+                return Err(de::Error::custom(format_args!("a field cannot be named {EMBEDDED}")));
             }
             let Self = fields.next_value()?;
         }
@@ -103,13 +101,7 @@ mod tests {
         assert!(refuse_embedded(deep.as_bytes()).is_err());
         let spelled = br#"{"a":[{"\u0024serde_json::private::RawValue":"1"}]}"#;
         assert!(refuse_embedded(spelled).is_err());
-        for other in [
-            r#"{"a":[1,-1,1.5,true,null,"x",{}]}"#,
-            "{",
-            "[1,]",
-            "",
-            "nul",
-        ] {
+        for other in [r#"{"a":[1,-1,1.5,true,null,"x",{}]}"#, "{", "[1,]", "", "nul"] {
             assert!(refuse_embedded(other.as_bytes()).is_ok(), "{other}");
         }
     }

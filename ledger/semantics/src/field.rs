@@ -74,12 +74,7 @@ impl FieldError {
         value: Option<String>,
         detail: impl Into<String>,
     ) -> Self {
-        Self {
-            kind,
-            field: cut(field.into()),
-            value,
-            detail: cut(detail.into()),
-        }
+        Self { kind, field: cut(field.into()), value, detail: cut(detail.into()) }
     }
 
     pub(crate) fn required(field: impl Into<String>, detail: &str) -> Self {
@@ -184,12 +179,7 @@ impl FieldErrors {
         }
         self.is_full = true;
         self.errors.truncate(ERRORS_MAX - 1);
-        self.errors.push(FieldError::new(
-            ErrorKind::Invalid,
-            error.field,
-            None,
-            FURTHER_ERRORS,
-        ));
+        self.errors.push(FieldError::new(ErrorKind::Invalid, error.field, None, FURTHER_ERRORS));
     }
 }
 

@@ -104,25 +104,14 @@ mod tests {
             assert_eq!(period.to_string(), printed);
             assert_eq!(printed.parse(), Ok(period));
         }
-        assert_eq!(
-            "1500ms".parse::<Period>().unwrap().span().nanoseconds(),
-            1_500_000_000
-        );
+        assert_eq!("1500ms".parse::<Period>().unwrap().span().nanoseconds(), 1_500_000_000);
     }
 
     #[test]
     fn what_is_no_period_is_refused() {
-        for text in [
-            "",
-            "30",
-            "-5s",
-            "5s ago",
-            "ten minutes",
-            "1 fortnight",
-            "1mo",
-            "101y",
-            "9999999h",
-        ] {
+        for text in
+            ["", "30", "-5s", "5s ago", "ten minutes", "1 fortnight", "1mo", "101y", "9999999h"]
+        {
             assert!(text.parse::<Period>().is_err(), "{text}");
         }
     }

@@ -103,24 +103,14 @@ const COLUMNS: [&str; 14] = [
 ];
 
 /// The columns that are the same in all lines, behind `from`.
-const OF_PERIOD: [&str; 5] = [
-    "to",
-    "firstSequence",
-    "lastSequence",
-    "firstHash",
-    "lastHash",
-];
+const OF_PERIOD: [&str; 5] = ["to", "firstSequence", "lastSequence", "firstHash", "lastHash"];
 
 impl Report {
     /// The rows as CSV (RFC 4180): a line for each row and resource, without the total. Amounts are plain decimals.
     /// `each` is called after each line.
     pub fn to_csv(&self, mut each: impl FnMut()) -> String {
-        let keys: BTreeSet<&str> = self
-            .rows
-            .iter()
-            .flat_map(|row| row.key.keys())
-            .map(String::as_str)
-            .collect();
+        let keys: BTreeSet<&str> =
+            self.rows.iter().flat_map(|row| row.key.keys()).map(String::as_str).collect();
         let mut text = String::new();
         let names = keys.iter().chain(&COLUMNS).chain(&OF_PERIOD);
         line(&mut text, names.map(|name| (*name).to_owned()));

@@ -52,8 +52,7 @@ impl ResourceList {
     }
 
     fn place(&self, name: &str) -> Result<usize, usize> {
-        self.0
-            .binary_search_by(|(other, _)| other.as_str().cmp(name))
+        self.0.binary_search_by(|(other, _)| other.as_str().cmp(name))
     }
 
     /// The quantity of a name.
@@ -82,11 +81,7 @@ impl ResourceList {
         other: &'a Self,
     ) -> impl Iterator<Item = (usize, usize)> + 'a {
         let is_short = self.len() <= other.len();
-        let (short, long) = if is_short {
-            (self, other)
-        } else {
-            (other, self)
-        };
+        let (short, long) = if is_short { (self, other) } else { (other, self) };
         let is_linear = long.len() <= SHORT;
         let is_sparse = short.len().saturating_mul(SPARSE) < long.len();
         let mut from = 0;
@@ -172,9 +167,7 @@ impl ResourceList {
         missing: impl Fn(&Quantity) -> Quantity,
     ) {
         if self.0.is_empty() {
-            let taken = other
-                .iter()
-                .map(|(name, theirs)| (name.clone(), missing(theirs)));
+            let taken = other.iter().map(|(name, theirs)| (name.clone(), missing(theirs)));
             self.0 = taken.collect();
             return;
         }
@@ -240,11 +233,7 @@ impl ResourceList {
         for (name, quantity) in entries {
             let before = count_before(mine.as_slice(), &name);
             merged.extend(mine.by_ref().take(before));
-            if mine
-                .as_slice()
-                .first()
-                .is_some_and(|(next, _)| *next == name)
-            {
+            if mine.as_slice().first().is_some_and(|(next, _)| *next == name) {
                 mine.next();
             }
             merged.push((name, quantity));
@@ -288,34 +277,17 @@ impl ResourceList {
             None if new.is_positive() => new.clone(),
             None => Quantity::ZERO,
         };
-        Self(
-            self.0
-                .iter()
-                .map(|(name, new)| (name.clone(), delta(name, new)))
-                .collect(),
-        )
+        Self(self.0.iter().map(|(name, new)| (name.clone(), delta(name, new))).collect())
     }
 
     /// The part of the list whose names pass.
     pub fn mask(&self, passes: impl Fn(&str) -> bool) -> Self {
-        Self(
-            self.0
-                .iter()
-                .filter(|(name, _)| passes(name))
-                .cloned()
-                .collect(),
-        )
+        Self(self.0.iter().filter(|(name, _)| passes(name)).cloned().collect())
     }
 
     /// The part of the list that is not zero.
     pub fn without_zeros(&self) -> Self {
-        Self(
-            self.0
-                .iter()
-                .filter(|(_, quantity)| !quantity.is_zero())
-                .cloned()
-                .collect(),
-        )
+        Self(self.0.iter().filter(|(_, quantity)| !quantity.is_zero()).cloned().collect())
     }
 
     /// Keeps the entries that pass.
@@ -345,11 +317,7 @@ impl ResourceList {
         let exceeds = |(name, quantity): &&(Name, Quantity)| {
             hard.get(name).is_some_and(|limit| quantity > limit)
         };
-        self.0
-            .iter()
-            .filter(exceeds)
-            .map(|(name, _)| name.clone())
-            .collect()
+        self.0.iter().filter(exceeds).map(|(name, _)| name.clone()).collect()
     }
 
     /// The list in the format of Kubernetes' messages: `cpu=1,pods=2`.

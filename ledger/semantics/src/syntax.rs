@@ -44,11 +44,9 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     };
     match prefix {
         Some("") => wrong.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) => wrong.extend(
-            subdomain(prefix)
-                .into_iter()
-                .map(|what| format!("prefix part {what}")),
-        ),
+        Some(prefix) => {
+            wrong.extend(subdomain(prefix).into_iter().map(|what| format!("prefix part {what}")))
+        }
         None => {}
     }
     if name.is_empty() {
@@ -66,27 +64,21 @@ pub fn qualified_name(text: &str) -> Vec<String> {
 pub fn subdomain(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_SUBDOMAIN).then(|| too_long(MAX_SUBDOMAIN));
     let bad = !text.split('.').all(is_dns_label);
-    long.into_iter()
-        .chain(bad.then(|| SUBDOMAIN.to_owned()))
-        .collect()
+    long.into_iter().chain(bad.then(|| SUBDOMAIN.to_owned())).collect()
 }
 
 /// A DNS label in lower case, as for namespaces.
 pub fn dns_label(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
     let bad = !is_dns_label(text);
-    long.into_iter()
-        .chain(bad.then(|| DNS_LABEL.to_owned()))
-        .collect()
+    long.into_iter().chain(bad.then(|| DNS_LABEL.to_owned())).collect()
 }
 
 /// The value of a label.
 pub fn label_value(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
     let bad = !text.is_empty() && !is_label_like(text);
-    long.into_iter()
-        .chain(bad.then(|| LABEL_VALUE.to_owned()))
-        .collect()
+    long.into_iter().chain(bad.then(|| LABEL_VALUE.to_owned())).collect()
 }
 
 /// The errors of labels.
@@ -109,27 +101,17 @@ pub(crate) fn annotations<T: Borrow<str> + Ord>(
     annotations: &BTreeMap<T, T>,
 ) -> impl Iterator<Item = FieldError> {
     // Unlike in other keys, capital letters are allowed in the domain.
-    let wrong = move |key: &T| {
-        texts(
-            field,
-            key.borrow(),
-            qualified_name(&key.borrow().to_lowercase()),
-        )
-    };
-    let size: usize = annotations
-        .iter()
-        .map(|(key, value)| key.borrow().len() + value.borrow().len())
-        .sum();
+    let wrong =
+        move |key: &T| texts(field, key.borrow(), qualified_name(&key.borrow().to_lowercase()));
+    let size: usize =
+        annotations.iter().map(|(key, value)| key.borrow().len() + value.borrow().len()).sum();
     let too_long = (size > MAX_ANNOTATIONS).then(|| FieldError::too_long(field, MAX_ANNOTATIONS));
     annotations.keys().flat_map(wrong).chain(too_long)
 }
 
 /// One field error for each of these errors of a text.
 pub(crate) fn texts(field: &str, value: &str, wrong: Vec<String>) -> Vec<FieldError> {
-    wrong
-        .into_iter()
-        .map(|detail| FieldError::invalid_text(field, value, detail))
-        .collect()
+    wrong.into_iter().map(|detail| FieldError::invalid_text(field, value, detail)).collect()
 }
 
 fn too_long(bytes: usize) -> String {

@@ -101,11 +101,9 @@ fn message_of(error: &serde_saphyr::Error) -> Error {
         },
     };
     match error.location() {
-        Some(at) if at.line() > 0 => Error(format!(
-            "{message} at line {} column {}",
-            at.line(),
-            at.column()
-        )),
+        Some(at) if at.line() > 0 => {
+            Error(format!("{message} at line {} column {}", at.line(), at.column()))
+        }
         _ => Error(message),
     }
 }
@@ -222,23 +220,15 @@ mod tests {
             ("'1e3'", json!("1e3")),
         ] {
             let text = format!("a: {scalar}");
-            assert_eq!(
-                object(text.as_bytes()).unwrap(),
-                json!({"a": kubectl}),
-                "{scalar}"
-            );
+            assert_eq!(object(text.as_bytes()).unwrap(), json!({"a": kubectl}), "{scalar}");
         }
     }
 
     #[test]
     fn no_number_is_rounded() {
-        for exact in [
-            "18446744073709551615",
-            "-9223372036854775808",
-            "0.1",
-            "123456789.123456",
-            "1e15",
-        ] {
+        for exact in
+            ["18446744073709551615", "-9223372036854775808", "0.1", "123456789.123456", "1e15"]
+        {
             let text = format!("spec: {{hard: {{a: {exact}}}}}");
             let read = object(text.as_bytes()).unwrap();
             let exact: Value = serde_json::from_str(exact).unwrap();
@@ -265,19 +255,8 @@ mod tests {
     fn fields_without_a_value_are_left_out() {
         let text = "spec: {hard: {limits.cpu: , pods: 1, a: ~, b: null}}\nlist: [{x: }, ~]\n---\n---\nb: ''\n";
         let spec = json!({"hard": {"pods": 1}});
-        let expected = [
-            json!({"spec": spec, "list": [{}, null]}),
-            Value::Null,
-            json!({"b": ""}),
-        ];
-        assert_eq!(
-            objects(text)
-                .unwrap()
-                .iter()
-                .filter(|it| !it.is_null())
-                .count(),
-            2
-        );
+        let expected = [json!({"spec": spec, "list": [{}, null]}), Value::Null, json!({"b": ""})];
+        assert_eq!(objects(text).unwrap().iter().filter(|it| !it.is_null()).count(), 2);
         assert_eq!(objects(text).unwrap()[0], expected[0]);
         let mut value = json!({"a": null, "b": [{"c": null, "d": 1}, null]});
         without_nulls(&mut value);
@@ -289,14 +268,8 @@ mod tests {
         let long = format!("a: &a '{}'\nx: [{}]", "y".repeat(100_000), aliases(3));
         let deep = "[".repeat(100_000);
         for (text, expected) in [
-            (
-                "a: {b: 1, b: 2}",
-                "the key \"b\" is there twice at line 1 column 11",
-            ),
-            (
-                "a: 1\n\"a\": 2",
-                "the key \"a\" is there twice at line 2 column 1",
-            ),
+            ("a: {b: 1, b: 2}", "the key \"b\" is there twice at line 1 column 11"),
+            ("a: 1\n\"a\": 2", "the key \"a\" is there twice at line 2 column 1"),
             (&*long, "its aliases repeat too much"),
             (&*deep, "it is nested too deeply"),
             ("a: *b", "at line 1"),
@@ -330,16 +303,8 @@ mod tests {
             let found = internals.iter().find(|word| error.contains(**word));
             assert!(found.is_none(), "{error}");
         }
-        assert_eq!(
-            object(b"a: \xff").unwrap_err().to_string(),
-            "not UTF-8 at byte 3"
-        );
-        assert!(
-            objects("a: 1\n---\nb: 1\nb: 2")
-                .unwrap_err()
-                .to_string()
-                .contains("line 4")
-        );
+        assert_eq!(object(b"a: \xff").unwrap_err().to_string(), "not UTF-8 at byte 3");
+        assert!(objects("a: 1\n---\nb: 1\nb: 2").unwrap_err().to_string().contains("line 4"));
     }
 
     fn aliases(count: usize) -> String {

@@ -13,9 +13,8 @@ use super::*;
 
 /// A group over one namespace, as observed in a version.
 fn seen(name: &str, version: u64, hard: &str, extensions: &[(&str, &str)]) -> GroupRecord {
-    let annotations = extensions
-        .iter()
-        .map(|(key, text)| (format!("quota-ledger.io/{key}"), (*text).to_owned()));
+    let annotations =
+        extensions.iter().map(|(key, text)| (format!("quota-ledger.io/{key}"), (*text).to_owned()));
     let annotations = annotations.collect();
     let selector =
         serde_json::json!({"labels": {"matchLabels": {"kubernetes.io/metadata.name": "team-a"}}});
@@ -26,10 +25,7 @@ fn seen(name: &str, version: u64, hard: &str, extensions: &[(&str, &str)]) -> Gr
         created: at(0),
         spec: GroupSpec {
             selector: serde_json::from_value(selector).unwrap(),
-            quota: Spec {
-                hard: list(hard),
-                ..Spec::default()
-            },
+            quota: Spec { hard: list(hard), ..Spec::default() },
             extensions: Extensions::from_annotations(&annotations, carrier).0,
         },
         metadata: format!("{{\"adoptedVersion\":{version}}}").into(),
@@ -37,17 +33,11 @@ fn seen(name: &str, version: u64, hard: &str, extensions: &[(&str, &str)]) -> Gr
 }
 
 fn shown(record: GroupRecord) -> Sighting {
-    Sighting::Group {
-        record: Arc::new(record),
-        max_depth: 3,
-    }
+    Sighting::Group { record: Arc::new(record), max_depth: 3 }
 }
 
 fn gone(name: &str) -> Sighting {
-    Sighting::GroupEnded {
-        name: name.into(),
-        uid: uid(&format!("uid-{name}")),
-    }
+    Sighting::GroupEnded { name: name.into(), uid: uid(&format!("uid-{name}")) }
 }
 
 impl Given {
@@ -63,9 +53,7 @@ impl Given {
     fn extensions(&self, group: &str) -> Vec<String> {
         let (record, _) = self.state.group_record(group).unwrap();
         let annotations = record.spec.extensions.to_annotations().into_keys();
-        annotations
-            .map(|key| key.replace("quota-ledger.io/", ""))
-            .collect()
+        annotations.map(|key| key.replace("quota-ledger.io/", "")).collect()
     }
 
     /// Records the reports of a source in one batch, and ends the groups that its relists have not listed. Returns how
@@ -112,10 +100,7 @@ fn listing(groups: Vec<GroupRecord>, version: u64, resets_versions: bool) -> Vec
         version,
         is_bookmark: false,
     });
-    let item = |relist| Item::Relist {
-        relist,
-        received: None,
-    };
+    let item = |relist| Item::Relist { relist, received: None };
     let groups = groups.into_iter().map(|it| Item::Sighting(shown(it)));
     let first = std::iter::once(item(begin));
     first.chain(groups).chain([item(end)]).collect()
@@ -135,21 +120,11 @@ fn what_a_source_shows_is_a_group_until_it_is_deleted() {
     assert!(given.sees(&gone("g")));
     assert_eq!(given.hard_of("g"), None);
     assert!(!given.sees(&gone("g")));
-    assert!(
-        !given.shows(seen("g", 9, "pods=5", &[])),
-        "deleted for good"
-    );
-    let anew = GroupRecord {
-        uid: uid("another"),
-        ..seen("g", 10, "pods=1", &[])
-    };
+    assert!(!given.shows(seen("g", 9, "pods=5", &[])), "deleted for good");
+    let anew = GroupRecord { uid: uid("another"), ..seen("g", 10, "pods=1", &[]) };
     assert!(given.shows(anew));
     given.sees(&gone("g"));
-    assert_eq!(
-        given.hard_of("g").unwrap(),
-        "pods=1",
-        "another one by its name"
-    );
+    assert_eq!(given.hard_of("g").unwrap(), "pods=1", "another one by its name");
     // The end is remembered even of a group that was never observed.
     assert!(given.sees(&gone("h")));
     assert!(!given.shows(seen("h", 3, "pods=1", &[])));
@@ -180,33 +155,21 @@ fn a_group_of_a_cluster_is_changed_there() {
         precondition: None,
     };
     let set = |given: &Given, change: &GroupChange| {
-        let policy = Policy {
-            adopts_quotas: true,
-            ..Policy::default()
-        };
+        let policy = Policy { adopts_quotas: true, ..Policy::default() };
         let events = set_group(&given.state, given.now(), change, &GroupBounds::default())?;
         unless_adopted(&given.state, &policy, events)
     };
     let events = set(&given, &change).unwrap();
     given.record(events);
-    given.sees(&Sighting::GroupEnded {
-        name: "g".into(),
-        uid: uid("fresh"),
-    });
+    given.sees(&Sighting::GroupEnded { name: "g".into(), uid: uid("fresh") });
     assert!(given.hard_of("g").is_some(), "it was not theirs");
     given.shows(seen("g", 5, "pods=3", &[]));
     assert_eq!(given.hard_of("g").unwrap(), "pods=3", "it is now");
     change.spec.quota.hard = list("pods=7");
     let refused = set(&given, &change).unwrap_err().to_string();
-    assert!(
-        refused.contains("kubectl edit clusterresourcequota g"),
-        "{refused}"
-    );
+    assert!(refused.contains("kubectl edit clusterresourcequota g"), "{refused}");
     let deleted = delete_group(&given.state, &"g".into(), None).unwrap();
-    let policy = Policy {
-        adopts_quotas: true,
-        ..Policy::default()
-    };
+    let policy = Policy { adopts_quotas: true, ..Policy::default() };
     assert!(unless_adopted(&given.state, &policy, deleted.clone()).is_err());
     assert!(unless_adopted(&given.state, &Policy::default(), deleted).is_ok());
 }
@@ -215,43 +178,26 @@ fn a_group_of_a_cluster_is_changed_there() {
 fn annotations_without_a_place_are_not_in_force() {
     let mut given = Given::default();
     let below = |name: &str, version, parent: &str| {
-        seen(
-            name,
-            version,
-            "pods=3",
-            &[("parent", parent), ("guaranteed", "{\"pods\":\"2\"}")],
-        )
+        seen(name, version, "pods=3", &[("parent", parent), ("guaranteed", "{\"pods\":\"2\"}")])
     };
     given.shows(below("a", 1, "b"));
     given.shows(below("b", 2, "c"));
     given.shows(below("c", 3, "a"));
     assert_eq!(given.extensions("a"), ["guaranteed", "parent"]);
-    assert_eq!(
-        given.extensions("c"),
-        ["guaranteed"],
-        "it would close a cycle"
-    );
+    assert_eq!(given.extensions("c"), ["guaranteed"], "it would close a cycle");
     given.shows(seen("top", 4, "pods=9", &[]));
     given.shows(below("c", 5, "top"));
     assert_eq!(given.extensions("c"), ["guaranteed"], "four are too deep");
     given.shows(below("b", 6, "none"));
     given.shows(below("c", 7, "top"));
-    assert_eq!(
-        given.extensions("c"),
-        ["guaranteed", "parent"],
-        "two are not"
-    );
+    assert_eq!(given.extensions("c"), ["guaranteed", "parent"], "two are not");
     given.shows(below("d", 8, "none"));
     given.shows(seen("none", 9, "pods=1", &[("soft", "{\"pods\":\"2\"}")]));
     assert_eq!(given.extensions("none"), [""; 0], "above its own limit");
     assert_eq!(given.hard_of("none").unwrap(), "pods=1");
     let labels = ("objects", "{\"matchLabels\":{\"app\":\"web\"}}");
     given.shows(seen("e", 10, "pods=1", &[labels, ("enforcement", "warn")]));
-    assert_eq!(
-        given.extensions("e"),
-        ["enforcement"],
-        "the label is not recorded"
-    );
+    assert_eq!(given.extensions("e"), ["enforcement"], "the label is not recorded");
 }
 
 #[test]
@@ -291,16 +237,10 @@ fn a_list_ends_the_groups_that_it_does_not_show() {
     given.record(set.unwrap());
     // Observed before, changed, and recorded in a later version than that of the list.
     let listed = vec![seen("a", 1, "pods=3", &[])];
-    assert_eq!(
-        given.takes_in(listing(listed, 2, false)),
-        [RelistOutcome::Complete]
-    );
+    assert_eq!(given.takes_in(listing(listed, 2, false)), [RelistOutcome::Complete]);
     let left = |given: &Given| -> Vec<String> {
         let (groups, _) = given.state.groups_page("", 9);
-        groups
-            .iter()
-            .map(|view| view.record.name.to_string())
-            .collect()
+        groups.iter().map(|view| view.record.name.to_string()).collect()
     };
     assert_eq!(left(&given), ["a", "c", "own"]);
     // A group that was ended by a relist is not deleted for good.

@@ -10,22 +10,13 @@ fn all_or_none_of_a_batch() {
         reserve_request("b", "pods=1"),
         reserve_request("c", "pods=2"),
     ];
+    assert!(matches!(given.reserve_all(&three), Err((2, Refusal::Denied(_)))));
     assert!(matches!(
-        given.reserve_all(&three),
-        Err((2, Refusal::Denied(_)))
-    ));
-    assert!(matches!(
-        given.reserve_all(&[
-            reserve_request("a", "pods=1"),
-            reserve_request("a", "pods=1")
-        ]),
+        given.reserve_all(&[reserve_request("a", "pods=1"), reserve_request("a", "pods=1")]),
         Err((1, Refusal::UidReused(_)))
     ));
     given.reserve(&named("old", "web", "pods=3")).unwrap();
-    let replacing = [
-        named("new", "web", "pods=2"),
-        reserve_request("b", "pods=1"),
-    ];
+    let replacing = [named("new", "web", "pods=2"), reserve_request("b", "pods=1")];
     for reserved in given.reserve_all(&replacing).unwrap() {
         given.record(reserved.events);
     }
@@ -80,10 +71,7 @@ fn a_batch_stays_below_the_limits_of_pending_reservations() {
     given.policy.max_pending = 2;
     let three = ["a", "b", "c"].map(|id| reserve_request(id, "pods=1"));
     let refused = reserve_together(&mut given, &three);
-    assert!(matches!(
-        refused,
-        Err((2, Refusal::TooManyPending { pending: 2, .. }))
-    ));
+    assert!(matches!(refused, Err((2, Refusal::TooManyPending { pending: 2, .. }))));
     reserve_together(&mut given, &three[..2]).unwrap();
     given.policy.max_pending = 9;
     given.policy.max_pending_per_namespace = 2;
@@ -98,10 +86,7 @@ fn what_is_held_is_told_as_it_was_asked_for_by_the_batch_or_before() {
         other => panic!("{other:?}"),
     };
     let mut given = Given::hard("pods=1");
-    let both = [
-        reserve_request("a", "pods=01"),
-        reserve_request("b", "pods=1"),
-    ];
+    let both = [reserve_request("a", "pods=01"), reserve_request("b", "pods=1")];
     let (_, refusal) = reserve_together(&mut given, &both).unwrap_err();
     assert_eq!(held(refusal), "01");
     given.reserve(&both[0]).unwrap();
@@ -135,17 +120,7 @@ fn a_batch_names_no_more_resources_than_single_requests_may() {
         reserve_request("w", "a=1,c=1,f=1"),
     ];
     let refused = reserve_together(&mut given, &three);
-    assert!(matches!(
-        refused,
-        Err((
-            2,
-            Refusal::LimitReached {
-                requested: 6,
-                most: 5,
-                ..
-            }
-        ))
-    ));
+    assert!(matches!(refused, Err((2, Refusal::LimitReached { requested: 6, most: 5, .. }))));
     reserve_together(&mut given, &three[..2]).unwrap();
     given.reserve(&reserve_request("v", "a=1,e=1")).unwrap();
 }

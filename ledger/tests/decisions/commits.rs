@@ -16,23 +16,11 @@ fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
             &given.policy.bounds,
         )
     };
-    assert!(matches!(
-        commit(&given, Some("pods=4")),
-        Err(Refusal::ExceedsReservation { .. })
-    ));
-    assert!(matches!(
-        commit(&given, Some("services=1")),
-        Err(Refusal::ExceedsReservation { .. })
-    ));
+    assert!(matches!(commit(&given, Some("pods=4")), Err(Refusal::ExceedsReservation { .. })));
+    assert!(matches!(commit(&given, Some("services=1")), Err(Refusal::ExceedsReservation { .. })));
     given.record(commit(&given, Some("pods=2")).unwrap());
-    assert_eq!(
-        (given.end("a"), given.counted()),
-        (Some(End::Committed), ("2".into(), "0".into()))
-    );
-    assert!(
-        commit(&given, None).unwrap().is_empty(),
-        "repeated, it changes nothing"
-    );
+    assert_eq!((given.end("a"), given.counted()), (Some(End::Committed), ("2".into(), "0".into())));
+    assert!(commit(&given, None).unwrap().is_empty(), "repeated, it changes nothing");
     assert!(given.sees(&alive("a", 3, "pods=1")));
     assert!(given.sees(&deleted("a")));
     assert_eq!(given.counted(), ("0".into(), "0".into()));
@@ -52,10 +40,7 @@ fn so_much_is_committed_in_a_namespace() {
     let events = commit(&given, "a").unwrap();
     given.record(events);
     assert!(commit(&given, "a").unwrap().is_empty());
-    assert!(matches!(
-        commit(&given, "b"),
-        Err(Refusal::LimitReached { .. })
-    ));
+    assert!(matches!(commit(&given, "b"), Err(Refusal::LimitReached { .. })));
     let returned = decide::release(&given.state, &by(), "team-a", &uid("a"));
     given.record(returned.unwrap());
     assert_eq!(commit(&given, "b").unwrap().len(), 1);
@@ -65,25 +50,13 @@ fn so_much_is_committed_in_a_namespace() {
 fn a_principal_commits_so_much_in_all_namespaces() {
     let mut given = Given::hard("pods=9");
     given.policy.bounds.committed_per_principal = 2;
-    let anybody = Requester {
-        is_anybody: true,
-        ..by()
-    };
+    let anybody = Requester { is_anybody: true, ..by() };
     let commit = |state: &State, by: &Requester, policy: &Policy, id: &str| {
-        decide::commit(
-            state,
-            by,
-            &format!("team-{id}"),
-            &uid(id),
-            None,
-            &policy.bounds,
-        )
+        decide::commit(state, by, &format!("team-{id}"), &uid(id), None, &policy.bounds)
     };
     for id in ["a", "b", "c"] {
-        let request = Request {
-            namespace: format!("team-{id}").into(),
-            ..reserve_request(id, "pods=1")
-        };
+        let request =
+            Request { namespace: format!("team-{id}").into(), ..reserve_request(id, "pods=1") };
         given.reserve(&request).unwrap();
     }
     for id in ["a", "b"] {
@@ -101,10 +74,7 @@ fn a_principal_commits_so_much_in_all_namespaces() {
             "{refused}"
         );
         assert!(commit(state, &by(), &given.policy, "a").unwrap().is_empty());
-        assert_eq!(
-            commit(state, &anybody, &given.policy, "c").unwrap().len(),
-            1
-        );
+        assert_eq!(commit(state, &anybody, &given.policy, "c").unwrap().len(), 1);
     }
     let returned = decide::release(&given.state, &by(), "team-a", &uid("a"));
     given.record(returned.unwrap());
@@ -112,10 +82,7 @@ fn a_principal_commits_so_much_in_all_namespaces() {
     given.record(events);
 
     // The commit of an object that a source reports ends.
-    let request = Request {
-        namespace: "team-d".into(),
-        ..reserve_request("d", "pods=1")
-    };
+    let request = Request { namespace: "team-d".into(), ..reserve_request("d", "pods=1") };
     given.reserve(&request).unwrap();
     assert!(commit(&given.state, &by(), &given.policy, "d").is_err());
     let mut sighting = alive("b", 3, "pods=1");
@@ -123,12 +90,7 @@ fn a_principal_commits_so_much_in_all_namespaces() {
         object.namespace = "team-b".into();
     }
     assert!(given.sees(&sighting));
-    assert_eq!(
-        commit(&given.state, &by(), &given.policy, "d")
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(commit(&given.state, &by(), &given.policy, "d").unwrap().len(), 1);
 }
 
 /// It is then a commit of the other principal.
@@ -174,15 +136,8 @@ fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     for id in ["a", "b"] {
         given.reserve(&reserve_request(id, "pods=2")).unwrap();
         given.record(
-            decide::commit(
-                &given.state,
-                &by(),
-                "team-a",
-                &uid(id),
-                None,
-                &given.policy.bounds,
-            )
-            .unwrap(),
+            decide::commit(&given.state, &by(), "team-a", &uid(id), None, &given.policy.bounds)
+                .unwrap(),
         );
     }
     assert_eq!(given.counted(), ("4".into(), "0".into()));
@@ -190,22 +145,11 @@ fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     assert_eq!(given.counted(), ("2".into(), "0".into()));
     assert_eq!(given.end("a"), Some(End::Returned));
     assert!(release(&given, "a").unwrap().is_empty());
-    assert!(matches!(
-        given.reserve(&reserve_request("a", "pods=2")),
-        Err(Refusal::Ended(_))
-    ));
-    assert!(
-        given
-            .reserve(&reserve_request("b", "pods=2"))
-            .unwrap()
-            .replayed
-    );
+    assert!(matches!(given.reserve(&reserve_request("a", "pods=2")), Err(Refusal::Ended(_))));
+    assert!(given.reserve(&reserve_request("b", "pods=2")).unwrap().replayed);
     given.sees(&alive("b", 3, "pods=1"));
     assert_eq!(given.counted(), ("1".into(), "0".into()));
-    assert!(matches!(
-        release(&given, "b"),
-        Err(Refusal::AlreadyObserved(_))
-    ));
+    assert!(matches!(release(&given, "b"), Err(Refusal::AlreadyObserved(_))));
 }
 
 /// Watches look only at entries that may change what counts.
@@ -219,9 +163,7 @@ fn an_event_that_ends_a_commit_is_more_than_a_new_version() {
     given.record(committed.unwrap());
     assert_eq!(given.counted(), ("2".into(), "0".into()));
     let verdict = decide::observe(&given.state, alive("a", 6, "pods=1"));
-    let decide::Verdict::Accepted(events) = verdict else {
-        panic!("{verdict:?}")
-    };
+    let decide::Verdict::Accepted(events) = verdict else { panic!("{verdict:?}") };
     assert!(matches!(&*events, [Event::ObjectObserved(_)]), "{events:?}");
     given.record(events);
     assert_eq!(given.counted(), ("1".into(), "0".into()));

@@ -18,10 +18,7 @@ use quota_semantics::{
 use super::*;
 
 fn in_namespace(namespace: &str, id: &str, amounts: &str) -> Request {
-    Request {
-        namespace: namespace.into(),
-        ..reserve_request(id, amounts)
-    }
+    Request { namespace: namespace.into(), ..reserve_request(id, amounts) }
 }
 
 /// A namespace with a label.
@@ -52,10 +49,7 @@ fn group(name: &str, selector: Selector, hard: &str) -> GroupChange {
         fresh_uid: uid(name),
         spec: GroupSpec {
             selector,
-            quota: Spec {
-                hard: list(hard),
-                ..Spec::default()
-            },
+            quota: Spec { hard: list(hard), ..Spec::default() },
             extensions: Extensions::default(),
         },
         metadata: Box::default(),
@@ -85,9 +79,7 @@ impl Given {
     }
 
     fn refuses(&self, change: &GroupChange, bounds: &GroupBounds) -> String {
-        set_group(&self.state, self.now(), change, bounds)
-            .unwrap_err()
-            .to_string()
+        set_group(&self.state, self.now(), change, bounds).unwrap_err().to_string()
     }
 
     fn labels(&mut self, namespace: &str, version: u64, team: &str) {
@@ -97,9 +89,7 @@ impl Given {
 
     /// Reserves, and returns the notices.
     fn takes(&mut self, namespace: &str, id: &str, amounts: &str) -> Vec<Notice> {
-        self.reserve(&in_namespace(namespace, id, amounts))
-            .unwrap()
-            .notices
+        self.reserve(&in_namespace(namespace, id, amounts)).unwrap().notices
     }
 
     /// Checks the used, reserved and guaranteed amounts of groups.
@@ -144,22 +134,14 @@ fn quotas_come_before_groups_and_the_nearest_group_first() {
     given.group(&group("all", by_names(&["team-b"]), "pods=1"));
     given.group(&child("own", "all", &["team-a"], "pods=1", ""));
     let names = |denied: &decide::Denied| -> Vec<Name> {
-        denied
-            .quotas
-            .iter()
-            .map(|quota| quota.name.clone())
-            .collect()
+        denied.quotas.iter().map(|quota| quota.name.clone()).collect()
     };
     let denied_by_all = denied(given.reserve(&reserve_request("x", "pods=2")));
     assert_eq!(names(&denied_by_all), ["compute", "own", "all"]);
     assert!(denied_by_all.detail.starts_with("exceeded quota: compute,"));
     given.quota("pods=9");
     let denied = denied(given.reserve(&reserve_request("x", "pods=2")));
-    assert!(
-        denied.detail.starts_with("exceeded quota: own,"),
-        "{}",
-        denied.detail
-    );
+    assert!(denied.detail.starts_with("exceeded quota: own,"), "{}", denied.detail);
 }
 
 #[test]
@@ -175,17 +157,10 @@ fn what_others_are_guaranteed_is_not_to_be_had() {
         "exceeded quota: root, requested: pods=7, used: pods=4, limited: pods=10; root is shared by 1 namespace, \
          team-a uses pods=0 of it; pods=4 are guaranteed to others"
     );
-    assert_eq!(
-        denied.quotas[1].resources[0].guaranteed_to_others,
-        Some("4".parse().unwrap())
-    );
+    assert_eq!(denied.quotas[1].resources[0].guaranteed_to_others, Some("4".parse().unwrap()));
     given.takes("team-a", "x", "pods=6");
     given.counts(&[("root", "0+6+4")]);
-    assert!(
-        given
-            .reserve(&in_namespace("team-c", "y", "pods=1"))
-            .is_err()
-    );
+    assert!(given.reserve(&in_namespace("team-c", "y", "pods=1")).is_err());
     given.takes("team-b", "z", "pods=4");
     given.counts(&[("root", "0+10+0")]);
 }
@@ -209,13 +184,7 @@ fn what_others_are_guaranteed_is_no_room_either_when_nothing_else_counts() {
 fn siblings_that_are_guaranteed_the_same_in_one_namespace_contend() {
     let mut given = Given::default();
     given.group(&group("root", by_names(&["team-c"]), "pods=10,secrets=9"));
-    given.group(&child(
-        "a",
-        "root",
-        &["team-a", "team-b"],
-        "pods=9",
-        "pods=3",
-    ));
+    given.group(&child("a", "root", &["team-a", "team-b"], "pods=9", "pods=3"));
     given.group(&child("b", "root", &["team-b"], "pods=9", "pods=4"));
     given.group(&child("c", "root", &["team-a"], "secrets=9", "secrets=1"));
     given.group(&child("d", "root", &["team-a"], "pods=9", ""));
@@ -231,11 +200,7 @@ fn siblings_that_are_guaranteed_the_same_in_one_namespace_contend() {
         assert_eq!(contender(&given, name), None, "{name}");
     }
     given.record(delete_group(&given.state, &"root".into(), None).unwrap());
-    assert_eq!(
-        contender(&given, "a"),
-        None,
-        "they are no siblings any more"
-    );
+    assert_eq!(contender(&given, "a"), None, "they are no siblings any more");
 }
 
 #[test]
@@ -244,18 +209,11 @@ fn a_batch_is_decided_over_all_groups_together() {
     given.group(&group("root", by_names(&["team-c"]), "pods=4"));
     given.group(&child("a", "root", &["team-a"], "pods=4", "pods=2"));
     given.group(&child("b", "root", &["team-b"], "pods=4", ""));
-    let asks = |b: &str| {
-        [
-            in_namespace("team-a", "x", "pods=2"),
-            in_namespace("team-b", "y", b),
-        ]
-    };
+    let asks = |b: &str| [in_namespace("team-a", "x", "pods=2"), in_namespace("team-b", "y", b)];
     let (index, refusal) = given.reserve_all(&asks("pods=3")).unwrap_err();
     assert_eq!(index, 1);
     assert!(
-        refusal
-            .to_string()
-            .starts_with("exceeded quota: root, requested: pods=3, used: pods=2,"),
+        refusal.to_string().starts_with("exceeded quota: root, requested: pods=3, used: pods=2,"),
         "{refusal}"
     );
     assert_eq!(given.reserve_all(&asks("pods=2")).unwrap().len(), 2);
@@ -282,10 +240,7 @@ fn labels_that_are_not_known_are_waited_for_where_they_matter() {
     let mut given = Given::default();
     given.group(&group("red", by_label("red"), "pods=2"));
     let refused = given.reserve(&reserve_request("x", "pods=1")).unwrap_err();
-    assert!(
-        matches!(&refused, Refusal::NotReady { group, .. } if *group == *"red"),
-        "{refused:?}"
-    );
+    assert!(matches!(&refused, Refusal::NotReady { group, .. } if *group == *"red"), "{refused:?}");
     // Resources that the group does not limit, and namespaces with recorded labels, are decided.
     given.takes("team-a", "y", "secrets=1");
     given.labels("team-a", 1, "blue");
@@ -345,10 +300,9 @@ fn limits_for_each_hold_for_every_namespace_alone() {
 
 #[test]
 fn limits_that_are_not_enforced_are_told_of() {
-    for (enforcement, audience) in [
-        (Enforcement::Warn, Audience::Caller),
-        (Enforcement::Audit, Audience::Auditors),
-    ] {
+    for (enforcement, audience) in
+        [(Enforcement::Warn, Audience::Caller), (Enforcement::Audit, Audience::Auditors)]
+    {
         let mut given = Given::default();
         let mut lax = group("lax", by_names(&["team-a"]), "pods=1");
         lax.spec.extensions.enforcement = enforcement;
@@ -373,27 +327,19 @@ fn soft_limits_warn() {
     given.group(&soft);
     assert_eq!(given.takes("team-a", "x", "pods=1"), []);
     let notices = given.takes("team-a", "y", "pods=1");
-    assert_eq!(
-        notices[0].message,
-        "quota pool: pods is at 2, above its soft limit of 1"
-    );
+    assert_eq!(notices[0].message, "quota pool: pods is at 2, above its soft limit of 1");
 }
 
 fn annotated(key: &str, value: &str) -> Box<str> {
     let annotations = serde_json::json!({format!("quota-ledger.io/{key}"): value});
-    serde_json::json!({"annotations": annotations})
-        .to_string()
-        .into()
+    serde_json::json!({"annotations": annotations}).to_string().into()
 }
 
 #[test]
 fn plain_quotas_say_the_same_by_annotations() {
     let mut given = Given::default();
     let set = |given: &mut Given, metadata| {
-        let change = QuotaChange {
-            metadata,
-            ..quota("pods=1", None)
-        };
+        let change = QuotaChange { metadata, ..quota("pods=1", None) };
         let events = decide::set_quota(&given.state, given.now(), &change).unwrap();
         given.record(events);
     };
@@ -403,10 +349,7 @@ fn plain_quotas_say_the_same_by_annotations() {
     let limits = serde_json::json!({"hard": {"pods": "3"}, "until": until}).to_string();
     set(&mut given, annotated("override", &limits));
     given.takes("team-a", "y", "pods=1");
-    assert_eq!(
-        given.state.override_of("team-a", "compute"),
-        (list("pods=3"), Some(until))
-    );
+    assert_eq!(given.state.override_of("team-a", "compute"), (list("pods=3"), Some(until)));
     assert!(given.reserve(&reserve_request("z", "pods=1")).is_err());
 }
 
@@ -414,33 +357,21 @@ fn plain_quotas_say_the_same_by_annotations() {
 fn an_override_ends_by_an_entry_when_its_time_is_over() {
     let mut given = Given::default();
     let mut raised = group("pool", by_names(&["team-a"]), "pods=1,secrets=1");
-    raised.spec.extensions.r#override = Some(Override {
-        hard: list("pods=2"),
-        until: at(10),
-    });
+    raised.spec.extensions.r#override = Some(Override { hard: list("pods=2"), until: at(10) });
     given.group(&raised);
     given.takes("team-a", "x", "pods=2");
-    assert_eq!(
-        given.state.group("pool").unwrap().hard,
-        list("pods=2,secrets=1")
-    );
+    assert_eq!(given.state.group("pool").unwrap().hard, list("pods=2,secrets=1"));
     assert_eq!(given.state.next_override_end(), Some(at(10)));
     assert_eq!(given.passes(10, Timestamp::EPOCH), 1);
     let view = given.state.group("pool").unwrap();
-    assert_eq!(
-        (view.hard, view.override_until),
-        (list("pods=1,secrets=1"), None)
-    );
+    assert_eq!((view.hard, view.override_until), (list("pods=1,secrets=1"), None));
     assert_eq!(given.state.next_override_end(), None);
     given.counts(&[("pool", "0+2+0,0+0+0")]);
     // An override that has ended when it is set never applies.
     given.record(delete_group(&given.state, &"pool".into(), None).unwrap());
     given.group(&raised);
     assert_eq!(given.passes(0, Timestamp::EPOCH), 0);
-    assert_eq!(
-        given.state.group("pool").unwrap().hard,
-        list("pods=1,secrets=1")
-    );
+    assert_eq!(given.state.group("pool").unwrap().hard, list("pods=1,secrets=1"));
 }
 
 #[test]
@@ -476,30 +407,14 @@ fn groups_with_scopes_count_what_matches() {
 #[test]
 fn groups_are_refused_where_they_cannot_stand() {
     let mut given = Given::default();
-    let bounds = GroupBounds {
-        max: 3,
-        max_depth: 2,
-        per_namespace: 2,
-    };
+    let bounds = GroupBounds { max: 3, max_depth: 2, per_namespace: 2 };
     given.group(&group("root", by_names(&["team-a"]), "pods=4"));
     given.group(&child("mid", "root", &["team-a"], "pods=4", "pods=3"));
     let cases = [
-        (
-            child("root", "mid", &["team-a"], "pods=4", ""),
-            "cannot be part of itself",
-        ),
-        (
-            child("leaf", "mid", &["team-b"], "pods=1", ""),
-            "3 groups deep; at most 2",
-        ),
-        (
-            child("other", "root", &["team-b"], "pods=4", "pods=2"),
-            "guaranteed pods=5",
-        ),
-        (
-            group("empty", Selector::default(), "pods=1"),
-            "must restrict the selected projects",
-        ),
+        (child("root", "mid", &["team-a"], "pods=4", ""), "cannot be part of itself"),
+        (child("leaf", "mid", &["team-b"], "pods=1", ""), "3 groups deep; at most 2"),
+        (child("other", "root", &["team-b"], "pods=4", "pods=2"), "guaranteed pods=5"),
+        (group("empty", Selector::default(), "pods=1"), "must restrict the selected projects"),
     ];
     for (change, why) in cases {
         let refused = given.refuses(&change, &bounds);
@@ -517,10 +432,7 @@ fn groups_are_refused_where_they_cannot_stand() {
 #[test]
 fn a_parent_counts_the_namespaces_of_children_that_were_there_before() {
     let mut given = Given::default();
-    let bounds = GroupBounds {
-        per_namespace: 2,
-        ..GroupBounds::default()
-    };
+    let bounds = GroupBounds { per_namespace: 2, ..GroupBounds::default() };
     given.quota("pods=9");
     for (name, parent) in [("a", "above-a"), ("b", "above-b")] {
         given.group(&child(name, parent, &["team-a"], "pods=1", ""));

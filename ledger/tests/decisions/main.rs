@@ -37,9 +37,7 @@ fn at(seconds: i64) -> Timestamp {
 
 fn list(text: &str) -> ResourceList {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs
-        .map(|(name, amount)| (Name::from(name), amount.parse().unwrap()))
-        .collect()
+    pairs.map(|(name, amount)| (Name::from(name), amount.parse().unwrap())).collect()
 }
 
 fn uid(text: &str) -> Uid {
@@ -64,10 +62,7 @@ fn reserve_request(id: &str, amounts: &str) -> Request {
         kind: Name::from("Pod"),
         basis: Basis::Create,
         subresource: Name::default(),
-        footprint: Footprint {
-            resources: list(amounts),
-            ..Footprint::default()
-        },
+        footprint: Footprint { resources: list(amounts), ..Footprint::default() },
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
@@ -75,17 +70,11 @@ fn reserve_request(id: &str, amounts: &str) -> Request {
 }
 
 fn named(id: &str, name: &str, amounts: &str) -> Request {
-    Request {
-        name: name.into(),
-        ..reserve_request(id, amounts)
-    }
+    Request { name: name.into(), ..reserve_request(id, amounts) }
 }
 
 fn update(id: &str, version: u64, amounts: &str) -> Request {
-    Request {
-        basis: Basis::Update { version },
-        ..reserve_request(id, amounts)
-    }
+    Request { basis: Basis::Update { version }, ..reserve_request(id, amounts) }
 }
 
 fn alive(id: &str, version: u64, amounts: &str) -> Sighting {
@@ -95,25 +84,15 @@ fn alive(id: &str, version: u64, amounts: &str) -> Sighting {
         resource: Name::from("pods"),
         name: id.into(),
         version,
-        footprint: Footprint {
-            resources: list(amounts),
-            ..Footprint::default()
-        },
+        footprint: Footprint { resources: list(amounts), ..Footprint::default() },
         lapse: None,
         ends_reservation: false,
     };
-    Sighting::Alive {
-        object: Box::new(object),
-        quota: None,
-    }
+    Sighting::Alive { object: Box::new(object), quota: None }
 }
 
 fn deleted(id: &str) -> Sighting {
-    Sighting::Deleted {
-        uid: uid(id),
-        namespace: team(),
-        quota: None,
-    }
+    Sighting::Deleted { uid: uid(id), namespace: team(), quota: None }
 }
 
 #[derive(Default)]
@@ -148,22 +127,14 @@ impl Given {
     }
 
     fn reserve_all(&self, requests: &[Request]) -> Result<Vec<Reserved>, (usize, Refusal)> {
-        let fingerprinted: Vec<_> = requests
-            .iter()
-            .cloned()
-            .map(FingerprintedRequest::from)
-            .collect();
+        let fingerprinted: Vec<_> =
+            requests.iter().cloned().map(FingerprintedRequest::from).collect();
         decide::reserve_all(&self.state, self.now(), &by(), &fingerprinted, &self.policy)
     }
 
     fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
-        let reserved = decide::reserve(
-            &self.state,
-            self.now(),
-            &by(),
-            &request.clone().into(),
-            &self.policy,
-        )?;
+        let reserved =
+            decide::reserve(&self.state, self.now(), &by(), &request.clone().into(), &self.policy)?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }
@@ -193,19 +164,12 @@ impl Given {
             .iter()
             .map(|f| f.used.clone().unwrap_or_default().to_string())
             .collect::<Vec<_>>();
-        let reserved = figures
-            .iter()
-            .map(|f| f.reserved.to_string())
-            .collect::<Vec<_>>();
+        let reserved = figures.iter().map(|f| f.reserved.to_string()).collect::<Vec<_>>();
         (used.join(","), reserved.join(","))
     }
 
     fn end(&self, id: &str) -> Option<End> {
-        self.state
-            .reservation("team-a", &uid(id))
-            .unwrap()
-            .end
-            .map(|(end, _)| end)
+        self.state.reservation("team-a", &uid(id)).unwrap().end.map(|(end, _)| end)
     }
 }
 
@@ -214,10 +178,7 @@ fn quota(hard: &str, precondition: Option<Precondition>) -> QuotaChange {
         namespace: team(),
         name: Name::from("compute"),
         fresh_uid: uid("q"),
-        spec: Spec {
-            hard: list(hard),
-            ..Spec::default()
-        },
+        spec: Spec { hard: list(hard), ..Spec::default() },
         metadata: Box::default(),
         precondition,
     }

@@ -4,10 +4,7 @@ use super::*;
 
 /// A reservation of another namespace.
 fn elsewhere(id: &str) -> Request {
-    Request {
-        namespace: Name::from("team-b"),
-        ..reserve_request(id, "pods=1")
-    }
+    Request { namespace: Name::from("team-b"), ..reserve_request(id, "pods=1") }
 }
 
 impl Given {
@@ -160,10 +157,7 @@ fn what_took_the_place_of_another_one_is_kept_however_ended_ones_are_bounded() {
         assert!(released.is_some());
         let head = given.state.head().sequence;
         for earlier in 1..=head {
-            assert_eq!(
-                decide::fail(&given.state, &team(), &uid("second"), earlier),
-                None
-            );
+            assert_eq!(decide::fail(&given.state, &team(), &uid("second"), earlier), None);
         }
     }
 }
@@ -181,10 +175,7 @@ fn what_took_the_place_of_another_one_of_the_same_uid_is_kept() {
     let (by, now) = (Requester::holder("webhook"), given.now());
     let admitted = decide::admit(&given.state, now, &by, &review, &given.policy).unwrap();
     let events = admitted.events;
-    assert!(
-        matches!(&events[0], Event::ReservationSuperseded { .. }),
-        "{events:?}"
-    );
+    assert!(matches!(&events[0], Event::ReservationSuperseded { .. }), "{events:?}");
     given.record(events.clone());
     let entry = decide::revocable(&given.state, &events, &team(), &uid("a"));
     assert_eq!(entry, None);

@@ -72,10 +72,7 @@ fn an_adopted_quota_replaces_one_of_its_name_that_was_set_at_the_daemon() {
         record.unwrap().0.uid.clone()
     };
     assert!(given.sees(&seen("a", 5, None)));
-    assert!(
-        !given.sees(&seen("a", 4, Some("pods=4"))),
-        "an older version"
-    );
+    assert!(!given.sees(&seen("a", 4, Some("pods=4"))), "an older version");
     assert_ne!(owner(&given), uid("a"));
     assert!(given.sees(&seen("a", 5, Some("pods=5"))));
     assert_eq!(owner(&given), uid("a"));
@@ -95,17 +92,9 @@ fn a_quota_changes_only_as_its_editor_saw_it() {
     };
     assert!(matches!(
         set(&given, "pods=8", Precondition::Absent),
-        Err(Refusal::Conflict {
-            current: 1,
-            expected: 0,
-            ..
-        })
+        Err(Refusal::Conflict { current: 1, expected: 0, .. })
     ));
-    assert!(
-        set(&given, "pods=9", Precondition::Version(1))
-            .unwrap()
-            .is_empty()
-    );
+    assert!(set(&given, "pods=9", Precondition::Version(1)).unwrap().is_empty());
     given.record(set(&given, "pods=09", Precondition::Version(1)).unwrap());
     assert!(matches!(
         set(&given, "pods=8", Precondition::Version(1)),

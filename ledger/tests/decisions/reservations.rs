@@ -24,9 +24,7 @@ fn a_denial_speaks_kubernetes_words_and_then_of_reservations() {
         "exceeded quota: compute, requested: requests.cpu=2, used: requests.cpu=500m, limited: requests.cpu=2",
     );
     assert_eq!(alone.retry_after, None);
-    given
-        .reserve(&reserve_request("first", "requests.cpu=1"))
-        .unwrap();
+    given.reserve(&reserve_request("first", "requests.cpu=1")).unwrap();
     given.seconds += 10;
     let beside = denied(given.reserve(&reserve_request("second", "pods=1,requests.cpu=1")));
     assert_eq!(
@@ -37,11 +35,7 @@ fn a_denial_speaks_kubernetes_words_and_then_of_reservations() {
     assert_eq!(beside.retry_after, Some(at(30)));
     let cpu = &beside.quotas[0].resources[1];
     assert_eq!(
-        (
-            cpu.used.to_string(),
-            cpu.reserved.to_string(),
-            cpu.requested.to_string()
-        ),
+        (cpu.used.to_string(), cpu.reserved.to_string(), cpu.requested.to_string()),
         ("500m".into(), "1".into(), "1".into())
     );
 }
@@ -71,14 +65,8 @@ fn retry_is_worth_it_once_enough_reservations_have_expired() {
         given.seconds += seconds;
         given.reserve(&reserve_request(id, "pods=1")).unwrap();
     }
-    assert_eq!(
-        denied(given.reserve(&reserve_request("d", "pods=2"))).retry_after,
-        Some(at(35))
-    );
-    assert_eq!(
-        denied(given.reserve(&reserve_request("d", "pods=4"))).retry_after,
-        None
-    );
+    assert_eq!(denied(given.reserve(&reserve_request("d", "pods=2"))).retry_after, Some(at(35)));
+    assert_eq!(denied(given.reserve(&reserve_request("d", "pods=4"))).retry_after, None);
 }
 
 /// Other requests wait for the search, so its work is bounded: all requests of one call share the work of one search.
@@ -86,9 +74,7 @@ fn retry_is_worth_it_once_enough_reservations_have_expired() {
 fn the_search_for_room_is_bounded_and_shared() {
     let mut given = Given::hard("pods=800");
     for number in 0..800 {
-        given
-            .reserve(&reserve_request(&format!("u{number}"), "pods=1"))
-            .unwrap();
+        given.reserve(&reserve_request(&format!("u{number}"), "pods=1")).unwrap();
     }
     let late = FingerprintedRequest::from(reserve_request("late", "pods=500"));
     let retry_after = |policy: &Policy| {
@@ -122,26 +108,15 @@ fn a_denial_shows_a_bounded_number_of_limits_and_the_exceeded_ones_first() {
         given.record(events);
     }
     let request = FingerprintedRequest::from(reserve_request("wide", &amounts(2)));
-    let by_policy = |policy: &Policy| {
-        denied(decide::reserve(
-            &given.state,
-            at(1),
-            &by(),
-            &request,
-            policy,
-        ))
-    };
+    let by_policy =
+        |policy: &Policy| denied(decide::reserve(&given.state, at(1), &by(), &request, policy));
     let policy = Policy::default();
     let refused = by_policy(&policy);
     let shown = |quotas: &[CheckedQuota]| -> usize {
         quotas.iter().map(|quota| quota.resources.len()).sum()
     };
     assert_eq!(&*refused.quotas[0].name, "q99");
-    assert!(
-        shown(&refused.quotas) <= policy.shown_max,
-        "{}",
-        shown(&refused.quotas)
-    );
+    assert!(shown(&refused.quotas) <= policy.shown_max, "{}", shown(&refused.quotas));
     assert_eq!(refused.quotas.len() + refused.quotas_omitted, QUOTAS);
     let in_batch = by_policy(&policy.shared_by(1));
     assert_eq!(in_batch.quotas.len(), refused.quotas.len());
@@ -156,22 +131,9 @@ fn a_denial_shows_a_bounded_number_of_limits_and_the_exceeded_ones_first() {
 #[test]
 fn a_repeated_request_is_answered_as_before_until_its_reservation_has_ended_with_nothing() {
     let mut given = Given::hard("pods=1");
-    assert!(
-        !given
-            .reserve(&reserve_request("a", "pods=1"))
-            .unwrap()
-            .replayed
-    );
-    assert!(
-        given
-            .reserve(&reserve_request("a", "pods=1"))
-            .unwrap()
-            .replayed
-    );
-    assert!(matches!(
-        given.reserve(&reserve_request("a", "pods=0")),
-        Err(Refusal::UidReused(_))
-    ));
+    assert!(!given.reserve(&reserve_request("a", "pods=1")).unwrap().replayed);
+    assert!(given.reserve(&reserve_request("a", "pods=1")).unwrap().replayed);
+    assert!(matches!(given.reserve(&reserve_request("a", "pods=0")), Err(Refusal::UidReused(_))));
     given.record(decide::release(&given.state, &by(), "team-a", &uid("a")).unwrap());
     let Err(Refusal::Ended(ended)) = given.reserve(&reserve_request("a", "pods=1")) else {
         panic!("nothing is held for it any more");
@@ -195,16 +157,8 @@ fn the_first_sight_of_the_object_ends_its_reservation() {
     let mut given = Given::hard("pods=3");
     given.reserve(&reserve_request("a", "pods=1")).unwrap();
     assert!(given.sees(&alive("a", 7, "pods=2")));
-    assert_eq!(
-        (given.end("a"), given.counted()),
-        (Some(End::Observed), ("2".into(), "0".into()))
-    );
-    assert!(
-        given
-            .reserve(&reserve_request("a", "pods=1"))
-            .unwrap()
-            .replayed
-    );
+    assert_eq!((given.end("a"), given.counted()), (Some(End::Observed), ("2".into(), "0".into())));
+    assert!(given.reserve(&reserve_request("a", "pods=1")).unwrap().replayed);
 }
 
 #[test]
@@ -214,11 +168,7 @@ fn an_update_reserves_what_grows_until_a_newer_version_is_seen() {
     given.reserve(&update("a", 5, "pods=5")).unwrap();
     assert_eq!(given.counted(), ("2".into(), "3".into()));
     given.reserve(&update("a", 5, "pods=4")).unwrap();
-    assert_eq!(
-        given.counted(),
-        ("2".into(), "3".into()),
-        "the larger of both is held"
-    );
+    assert_eq!(given.counted(), ("2".into(), "3".into()), "the larger of both is held");
     denied(given.reserve(&update("a", 5, "pods=11")));
     assert!(!given.sees(&alive("a", 5, "pods=2")));
     assert!(given.sees(&alive("a", 6, "pods=5")));
@@ -239,9 +189,7 @@ fn an_update_of_what_is_only_reserved_raises_the_reservation() {
 fn an_update_that_does_not_grow_passes_a_limit_that_is_passed_already() {
     let mut given = Given::hard("pods=1,requests.cpu=4");
     given.sees(&alive("a", 1, "pods=3,requests.cpu=1"));
-    given
-        .reserve(&update("a", 1, "pods=3,requests.cpu=2"))
-        .unwrap();
+    given.reserve(&update("a", 1, "pods=3,requests.cpu=2")).unwrap();
     denied(given.reserve(&update("a", 1, "pods=4")));
 }
 
@@ -298,23 +246,11 @@ fn a_reservation_is_held_if_nobody_reports_its_kind_any_more_but_not_for_ever() 
     given.seconds = 130;
     assert_eq!(due(&given, at(130)), 1);
     let publisher = Name::from("bridge");
-    let consumed = Consumed {
-        watermark: at(130),
-        publisher: Some(&publisher),
-    };
+    let consumed = Consumed { watermark: at(130), publisher: Some(&publisher) };
     let max_hold = given.policy.max_hold;
-    assert!(decide::held_too_long(
-        &given.state,
-        at(130),
-        consumed,
-        max_hold,
-        1
-    ));
+    assert!(decide::held_too_long(&given.state, at(130), consumed, max_hold, 1));
     // Without a publisher of watermarks there is nothing to wait for.
-    assert_eq!(
-        decide::due(&given.state, at(40), at(40), max_hold).count(),
-        1
-    );
+    assert_eq!(decide::due(&given.state, at(40), at(40), max_hold).count(), 1);
 }
 
 /// What the cluster does not have cannot be created there. The publisher says so again and again, or nobody may know.
@@ -356,10 +292,7 @@ fn lists(given: &mut Given, source: &str) {
 /// How many reservations end by now, if the publisher is the bridge.
 fn due(given: &Given, watermark: Timestamp) -> usize {
     let publisher = Name::from("bridge");
-    let consumed = Consumed {
-        watermark,
-        publisher: Some(&publisher),
-    };
+    let consumed = Consumed { watermark, publisher: Some(&publisher) };
     decide::due(&given.state, given.now(), consumed, given.policy.max_hold).count()
 }
 
@@ -381,19 +314,13 @@ fn extending_never_shortens_and_what_has_ended_stays_ended() {
     assert!(extend(&given, "a", 10).unwrap().is_empty());
     given.record(extend(&given, "a", 60).unwrap());
     assert_eq!(given.passes(45, Timestamp::MAX), 0);
-    assert!(matches!(
-        extend(&given, "a", 601),
-        Err(Refusal::InvalidTtl { .. })
-    ));
+    assert!(matches!(extend(&given, "a", 601), Err(Refusal::InvalidTtl { .. })));
     assert!(matches!(extend(&given, "x", 60), Err(Refusal::NotFound(_))));
     assert_eq!(given.passes(15, Timestamp::MAX), 1);
     assert!(matches!(extend(&given, "a", 60), Err(Refusal::Expired(_))));
     given.reserve(&reserve_request("b", "pods=1")).unwrap();
     given.sees(&alive("b", 1, "pods=1"));
-    assert!(matches!(
-        extend(&given, "b", 60),
-        Err(Refusal::AlreadyObserved(_))
-    ));
+    assert!(matches!(extend(&given, "b", 60), Err(Refusal::AlreadyObserved(_))));
 }
 
 #[test]
@@ -404,10 +331,7 @@ fn a_reservation_is_known_by_its_namespace_and_uid() {
         decide::release(&given.state, &by(), "team-b", &uid("a")),
         Err(Refusal::NotFound(_))
     ));
-    let elsewhere = Request {
-        namespace: Name::from("team-b"),
-        ..update("a", 0, "pods=1")
-    };
+    let elsewhere = Request { namespace: Name::from("team-b"), ..update("a", 0, "pods=1") };
     given.reserve(&elsewhere).unwrap();
     given.record(decide::release(&given.state, &by(), "team-b", &uid("a")).unwrap());
     assert_eq!(given.counted(), ("0".into(), "1".into()));
@@ -439,16 +363,10 @@ fn a_principal_has_so_many_pending_reservations_unless_nobody_is_told_apart() {
         let request = reserve_request("c", "pods=1").into();
         decide::reserve(&given.state, given.now(), by, &request, &given.policy)
     };
-    let anybody = Requester {
-        is_anybody: true,
-        ..by()
-    };
+    let anybody = Requester { is_anybody: true, ..by() };
     assert!(reserve(&given, &anybody).is_ok());
     assert!(reserve(&given, &Requester::holder("other")).is_ok());
-    let batch = [
-        reserve_request("d", "pods=1"),
-        reserve_request("e", "pods=1"),
-    ];
+    let batch = [reserve_request("d", "pods=1"), reserve_request("e", "pods=1")];
     assert_eq!(given.reserve_all(&batch).unwrap_err().0, 0);
     let released = decide::release(&given.state, &by(), "team-a", &uid("a"));
     given.record(released.unwrap());
@@ -507,10 +425,7 @@ fn what_another_principal_made_is_left_alone_but_by_an_admin() {
     for attempt in attempts(&given, &other) {
         assert!(matches!(attempt, Err(Refusal::NotOwner(_))), "{attempt:?}");
     }
-    let admin = Requester {
-        is_admin: true,
-        ..other
-    };
+    let admin = Requester { is_admin: true, ..other };
     for by in [admin, by()] {
         for attempt in attempts(&given, &by) {
             assert!(!attempt.unwrap().is_empty());
@@ -580,9 +495,7 @@ fn no_amount_is_negative_even_where_nothing_limits_it() {
         denial,
         Denial::NegativeUsage { resources } if resources == [Name::from("requests.cpu")]
     ));
-    given
-        .reserve(&reserve_request("a", "pods=1,requests.cpu=0"))
-        .unwrap();
+    given.reserve(&reserve_request("a", "pods=1,requests.cpu=0")).unwrap();
 }
 
 /// The classes of a pod or a volume claim, the labels, and the amounts of one pod of a workload are recorded, too.
@@ -599,10 +512,7 @@ fn all_names_of_a_reservation_are_bounded() {
         }
     };
     let long = Name::from("x".repeat(8 * 1024));
-    let pod = PodTraits {
-        priority_class: long.clone(),
-        ..PodTraits::default()
-    };
+    let pod = PodTraits { priority_class: long.clone(), ..PodTraits::default() };
     let of = |count: usize| -> ResourceList {
         let names = (0..count).map(|number| Name::from(format!("{number}")));
         names.map(|name| (name, Quantity::from_units(1))).collect()
@@ -615,19 +525,10 @@ fn all_names_of_a_reservation_are_bounded() {
     assert_eq!(request(Traits::Pod(pod.clone()), none()), bytes);
     assert_eq!(request(Traits::Replica(pod.clone()), none()), bytes);
     assert_eq!(request(template(pod, of(1)), none()), bytes);
-    assert_eq!(
-        request(Traits::VolumeClaim { attributes_classes }, none()),
-        bytes
-    );
-    assert_eq!(
-        request(Traits::Plain, BTreeMap::from([("app".into(), long)])),
-        bytes
-    );
+    assert_eq!(request(Traits::VolumeClaim { attributes_classes }, none()), bytes);
+    assert_eq!(request(Traits::Plain, BTreeMap::from([("app".into(), long)])), bytes);
     let resources = "limits.reservation_resources";
-    assert_eq!(
-        request(template(PodTraits::default(), replica), none()),
-        resources
-    );
+    assert_eq!(request(template(PodTraits::default(), replica), none()), resources);
 }
 
 #[test]
@@ -638,15 +539,7 @@ fn a_reservation_is_not_extended_without_end() {
     let extend = |given: &Given| {
         let minute = Span::from_seconds(60);
         let (now, policy) = (given.now(), &given.policy);
-        decide::extend(
-            &given.state,
-            now,
-            &by(),
-            "team-a",
-            &uid("a"),
-            minute,
-            policy,
-        )
+        decide::extend(&given.state, now, &by(), "team-a", &uid("a"), minute, policy)
     };
     for seconds in [29, 59, 89] {
         given.seconds = seconds;

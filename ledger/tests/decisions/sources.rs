@@ -38,11 +38,7 @@ fn a_cursor_only_moves_on() {
         position,
         ..Default::default()
     };
-    given.record(
-        decide::advance(&given.state, &source, &cursor(5))
-            .into_iter()
-            .collect(),
-    );
+    given.record(decide::advance(&given.state, &source, &cursor(5)).into_iter().collect());
     assert_eq!(decide::advance(&given.state, &source, &cursor(5)), None);
     assert_eq!(decide::advance(&given.state, &source, &cursor(4)), None);
     assert!(decide::advance(&given.state, &source, &cursor(6)).is_some());
@@ -94,17 +90,9 @@ fn how_far_a_source_was_consumed_stays_known_however_often_it_begins_anew() {
 fn a_list_that_is_older_than_the_watermark_has_everything_replaced_by_the_next_one() {
     let mut given = Given::hard("pods=9");
     let (source, pods) = (Name::from("bridge"), Name::from("pods"));
-    let scope = RelistScope {
-        resource: pods.clone(),
-        namespace: None,
-        source: source.clone(),
-    };
+    let scope = RelistScope { resource: pods.clone(), namespace: None, source: source.clone() };
     let lists = |given: &mut Given, version: u64| {
-        let begin = RelistBegin {
-            scope: scope.clone(),
-            id: None,
-            allow_empty: true,
-        };
+        let begin = RelistBegin { scope: scope.clone(), id: None, allow_empty: true };
         given.record(decide::begin_relist(&given.state, begin, false));
         let finish = Finish {
             resource: pods.clone(),
@@ -161,17 +149,9 @@ fn a_list_that_is_older_than_the_watermark_has_everything_replaced_by_the_next_o
 fn a_list_that_is_older_than_the_recorded_objects_shows_a_restored_cluster_too() {
     let mut given = Given::hard("pods=9");
     let (source, pods) = (Name::from("bridge"), Name::from("pods"));
-    let scope = RelistScope {
-        resource: pods.clone(),
-        namespace: None,
-        source: source.clone(),
-    };
+    let scope = RelistScope { resource: pods.clone(), namespace: None, source: source.clone() };
     let begins = |given: &mut Given| {
-        let begin = RelistBegin {
-            scope: scope.clone(),
-            id: None,
-            allow_empty: true,
-        };
+        let begin = RelistBegin { scope: scope.clone(), id: None, allow_empty: true };
         given.record(decide::begin_relist(&given.state, begin, false));
     };
     let ends = |given: &Given, version: u64| {

@@ -17,10 +17,7 @@ use quota_semantics::{
 };
 
 pub(super) fn list(items: &[(&str, &str)]) -> ResourceList {
-    items
-        .iter()
-        .map(|(name, text)| (Name::from(*name), text.parse().unwrap()))
-        .collect()
+    items.iter().map(|(name, text)| (Name::from(*name), text.parse().unwrap())).collect()
 }
 
 pub(super) fn uuid() -> Uid {
@@ -33,11 +30,7 @@ pub(super) fn text() -> Uid {
 
 pub(super) fn pod() -> Footprint {
     Footprint {
-        resources: list(&[
-            ("pods", "1"),
-            ("requests.cpu", "250m"),
-            ("requests.memory", "1Gi"),
-        ]),
+        resources: list(&[("pods", "1"), ("requests.cpu", "250m"), ("requests.memory", "1Gi")]),
         traits: Traits::Pod(PodTraits {
             best_effort: false,
             terminating: true,
@@ -80,10 +73,7 @@ pub(super) fn events() -> Vec<Event> {
             spec,
             metadata: r#"{"labels":{"a":"b"}}"#.into(),
         })),
-        Event::QuotaDeleted {
-            namespace: team.clone(),
-            name: Name::from("compute"),
-        },
+        Event::QuotaDeleted { namespace: team.clone(), name: Name::from("compute") },
         Event::ObjectObserved(Box::new(Observed {
             uid: uuid(),
             namespace: team.clone(),
@@ -102,9 +92,7 @@ pub(super) fn events() -> Vec<Event> {
             version: u64::MAX,
             footprint: Footprint {
                 resources: list(&[("requests.storage", "-1500m")]),
-                traits: Traits::VolumeClaim {
-                    attributes_classes: vec![Name::from("gold")],
-                },
+                traits: Traits::VolumeClaim { attributes_classes: vec![Name::from("gold")] },
                 ..Footprint::default()
             },
             lapse: None,
@@ -121,10 +109,7 @@ pub(super) fn events() -> Vec<Event> {
             namespace: team.clone(),
             footprint: Footprint::default(),
         },
-        Event::ObjectDeleted {
-            uid: uuid(),
-            namespace: team.clone(),
-        },
+        Event::ObjectDeleted { uid: uuid(), namespace: team.clone() },
         Event::ReservationGranted(Arc::new(Reservation {
             uid: uuid(),
             namespace: team.clone(),
@@ -144,24 +129,10 @@ pub(super) fn events() -> Vec<Event> {
             footprint: pod(),
             expiration: time(40),
         },
-        Event::ReservationExtended {
-            uid: uuid(),
-            namespace: team.clone(),
-            expiration: time(50),
-        },
-        Event::ReservationReleased {
-            uid: text(),
-            namespace: team.clone(),
-        },
-        Event::ReservationExpired {
-            uid: text(),
-            namespace: team.clone(),
-        },
-        Event::ReservationSuperseded {
-            uid: text(),
-            namespace: team.clone(),
-            by: uuid(),
-        },
+        Event::ReservationExtended { uid: uuid(), namespace: team.clone(), expiration: time(50) },
+        Event::ReservationReleased { uid: text(), namespace: team.clone() },
+        Event::ReservationExpired { uid: text(), namespace: team.clone() },
+        Event::ReservationSuperseded { uid: text(), namespace: team.clone(), by: uuid() },
         Event::SourceAdvanced {
             source: Name::from("OBJECTS"),
             cursor: Cursor {
@@ -175,11 +146,7 @@ pub(super) fn events() -> Vec<Event> {
             source: Name::from("OBJECTS"),
             incarnation: Name::from("2026-11-21T00:00:00Z"),
         },
-        Event::SourceGapped {
-            source: Name::from("OBJECTS"),
-            first: 5,
-            last: 9,
-        },
+        Event::SourceGapped { source: Name::from("OBJECTS"), first: 5, last: 9 },
         Event::MessageRejected(Box::new(DeadLetter {
             source: Name::from("OBJECTS"),
             position: 10,
@@ -234,14 +201,8 @@ pub(super) fn corrections() -> Vec<Event> {
             id: None,
             allow_empty: true,
         })),
-        Event::ObjectsListed {
-            source: Name::from("stream/OBJECTS"),
-            uids: vec![uuid(), text()],
-        },
-        Event::RelistClosed(Box::new(RelistClose {
-            scope: scope(Some(&team)),
-            version: 1_000,
-        })),
+        Event::ObjectsListed { source: Name::from("stream/OBJECTS"), uids: vec![uuid(), text()] },
+        Event::RelistClosed(Box::new(RelistClose { scope: scope(Some(&team)), version: 1_000 })),
         Event::ObjectCorrected(Box::new(Correction {
             object: object.clone(),
             was: Some(Footprint::default()),
@@ -278,10 +239,7 @@ pub(super) fn published() -> Vec<Event> {
             instance: Name::from("bridge-0"),
             resources: vec![seen, absent],
         })),
-        Event::ResourceListed {
-            source: source.clone(),
-            resource: Name::from("pods"),
-        },
+        Event::ResourceListed { source: source.clone(), resource: Name::from("pods") },
         Event::VersionsReset(Box::new(RelistScope {
             resource: Name::from("pods"),
             namespace: Some(Name::from("team-a")),
@@ -316,10 +274,7 @@ pub(super) fn committed() -> Vec<Event> {
             namespace: Name::from("team-a"),
             resources: list(&[("pods", "1"), ("requests.cpu", "250m")]),
         },
-        Event::ReservationReturned {
-            uid: text(),
-            namespace: Name::from("team-a"),
-        },
+        Event::ReservationReturned { uid: text(), namespace: Name::from("team-a") },
     ]
 }
 
@@ -336,16 +291,8 @@ pub(super) fn namespaces() -> Vec<Event> {
             .into(),
             annotations: [("owner".into(), "somebody".into())].into(),
         })),
-        Event::NamespaceDeleted {
-            name: "team-a".into(),
-            uid: uuid(),
-            relist: None,
-        },
-        Event::NamespaceDeleted {
-            name: "team-b".into(),
-            uid: text(),
-            relist: Some(17),
-        },
+        Event::NamespaceDeleted { name: "team-a".into(), uid: uuid(), relist: None },
+        Event::NamespaceDeleted { name: "team-b".into(), uid: text(), relist: Some(17) },
     ]
 }
 
@@ -370,10 +317,7 @@ pub(super) fn groups() -> Vec<Event> {
             each: true,
             soft: list(&[("pods", "8")]),
             enforcement: Enforcement::Audit,
-            r#override: Some(Override {
-                hard: list(&[("pods", "20")]),
-                until: time(60),
-            }),
+            r#override: Some(Override { hard: list(&[("pods", "20")]), until: time(60) }),
         },
     };
     let set = |name: &str, spec, metadata: &str| {
@@ -388,38 +332,18 @@ pub(super) fn groups() -> Vec<Event> {
     vec![
         set("team", full, r#"{"labels":{"a":"b"}}"#),
         set("company", GroupSpec::default(), ""),
-        Event::GroupDeleted {
-            name: "team".into(),
-        },
-        Event::OverrideEnded {
-            namespace: None,
-            quota: "team".into(),
-        },
-        Event::OverrideEnded {
-            namespace: Some("team-a".into()),
-            quota: "compute".into(),
-        },
+        Event::GroupDeleted { name: "team".into() },
+        Event::OverrideEnded { namespace: None, quota: "team".into() },
+        Event::OverrideEnded { namespace: Some("team-a".into()), quota: "compute".into() },
     ]
 }
 
 pub(super) fn awaited() -> Vec<Event> {
     vec![
-        Event::NameAwaited {
-            uid: uuid(),
-            namespace: Name::from("team-a"),
-            bearer: text(),
-        },
-        Event::VersionAwaited {
-            uid: uuid(),
-            namespace: Name::from("team-a"),
-            after_version: 4711,
-        },
+        Event::NameAwaited { uid: uuid(), namespace: Name::from("team-a"), bearer: text() },
+        Event::VersionAwaited { uid: uuid(), namespace: Name::from("team-a"), after_version: 4711 },
         Event::EndedBounded { bytes: 256 << 20 },
-        Event::LeaderChanged {
-            epoch: 7,
-            node: "node-1".into(),
-            instance: 0x0102_0304_0506_0708,
-        },
+        Event::LeaderChanged { epoch: 7, node: "node-1".into(), instance: 0x0102_0304_0506_0708 },
     ]
 }
 
@@ -444,25 +368,14 @@ pub(super) fn charged() -> Vec<Event> {
     };
     let labelled = Footprint {
         labels: [("app".into(), "web".into()), ("tier".into(), "".into())].into(),
-        traits: Traits::Template {
-            pod: PodTraits::default(),
-            replica: list(&[("pods", "1")]),
-        },
+        traits: Traits::Template { pod: PodTraits::default(), replica: list(&[("pods", "1")]) },
         ..pod()
     };
     vec![
-        Event::WorkloadsCharged {
-            kinds: vec!["deployments.apps".into(), "jobs.batch".into()],
-        },
+        Event::WorkloadsCharged { kinds: vec!["deployments.apps".into(), "jobs.batch".into()] },
         Event::WorkloadsCharged { kinds: Vec::new() },
         Event::ObjectObserved(Box::new(replica)),
-        Event::ObjectLabelsChanged {
-            keys: vec!["app".into(), "tier".into()],
-        },
-        Event::ObjectLapsed {
-            uid: text(),
-            namespace: "team-a".into(),
-            footprint: labelled,
-        },
+        Event::ObjectLabelsChanged { keys: vec!["app".into(), "tier".into()] },
+        Event::ObjectLapsed { uid: text(), namespace: "team-a".into(), footprint: labelled },
     ]
 }

@@ -38,30 +38,22 @@ fn numbered(events: Vec<Event>) -> Vec<Entry> {
         principal: Name::from("hook"),
         user: Some(Name::from("jane")),
         request_id: Some(Name::from("r-1")),
-        traceparent: Some(Name::from(
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        )),
+        traceparent: Some(Name::from("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")),
         reason: Some(Name::from("more room")),
     });
     let entry = |(index, event)| Entry {
         sequence: 100 + index as u64,
         time: time(index as i64 / 3),
-        actor: if index % 4 == 3 {
-            full.clone()
-        } else {
-            named.clone()
-        },
+        actor: if index % 4 == 3 { full.clone() } else { named.clone() },
         event,
     };
     events.into_iter().enumerate().map(entry).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let lines = bytes.chunks(32).map(|line| {
-        line.iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    });
+    let lines = bytes
+        .chunks(32)
+        .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
     lines.map(|line| line + "\n").collect()
 }
 
@@ -88,10 +80,7 @@ fn what_publishers_report_is_shown_as_the_api_says() {
 #[test]
 fn groups_are_shown_as_the_api_says() {
     let shown = serde_json::to_value(&groups()[0]).unwrap();
-    assert_eq!(
-        shown["spec"]["override"]["until"],
-        serde_json::json!(time(60))
-    );
+    assert_eq!(shown["spec"]["override"]["until"], serde_json::json!(time(60)));
     assert_eq!(shown["spec"]["quota"]["hard"]["pods"], "10");
 }
 
@@ -111,10 +100,7 @@ fn corrections_are_shown_flat() {
     );
     assert_eq!(corrected["was"]["resources"], serde_json::json!({}));
     let ended = shown(&events[7]);
-    assert_eq!(
-        ended["cause"],
-        serde_json::json!({"by": "Relist", "began": 100})
-    );
+    assert_eq!(ended["cause"], serde_json::json!({"by": "Relist", "began": 100}));
     assert_eq!(shown(&events[9])["outcome"], "Empty");
 }
 
@@ -126,11 +112,6 @@ fn entries_are_read_as_ever() {
     let read = codec::decode_entries(100, count, &bytes).unwrap();
     assert_eq!(read, expected);
     // Numbers are compared by value, but are printed in their family.
-    let Event::QuotaSet(quota) = &read[0].event else {
-        panic!("not a quota")
-    };
-    assert_eq!(
-        quota.spec.hard.get("requests.cpu").unwrap().to_string(),
-        "10"
-    );
+    let Event::QuotaSet(quota) = &read[0].event else { panic!("not a quota") };
+    assert_eq!(quota.spec.hard.get("requests.cpu").unwrap().to_string(), "10");
 }

@@ -44,11 +44,7 @@ fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
     while let Some(from) = next {
         // Small steps, so that there are many pages.
         let (found, then) = state.objects_from(from, 3, 2, |resource, _| resource == "pods");
-        gone.extend(
-            found
-                .into_iter()
-                .filter(|view| !keys.contains(&(&view.namespace, &view.uid))),
-        );
+        gone.extend(found.into_iter().filter(|view| !keys.contains(&(&view.namespace, &view.uid))));
         next = then;
     }
     gone
@@ -84,10 +80,7 @@ fn subject(repair: &Repair) -> (&str, &Uid) {
 }
 
 fn seen(state: &State, (namespace, uid): (&str, &Uid)) -> Option<ComparedRecord> {
-    state
-        .object(namespace, uid)
-        .as_ref()
-        .map(ComparedRecord::from)
+    state.object(namespace, uid).as_ref().map(ComparedRecord::from)
 }
 
 proptest! {

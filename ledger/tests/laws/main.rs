@@ -64,8 +64,7 @@ fn parts(state: &State, namespace: &str, quota: Option<&str>, resource: &str) ->
         }
         for part in page {
             assert!(
-                all.last()
-                    .is_none_or(|last| last.key() < part.key() && last.amount >= part.amount)
+                all.last().is_none_or(|last| last.key() < part.key() && last.amount >= part.amount)
             );
             assert!(!part.amount.is_zero() && (1..=state.head().sequence).contains(&part.entry()));
             all.push(part);

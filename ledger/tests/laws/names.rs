@@ -90,27 +90,17 @@ impl Cluster {
                 shown: None,
             });
         }
-        assert_eq!(
-            quota_testkit::histories::groups::held(&cluster.world.state).len(),
-            1
-        );
+        assert_eq!(quota_testkit::histories::groups::held(&cluster.world.state).len(), 1);
         cluster
     }
 
     fn act(&mut self, act: &Act) {
         match *act {
-            Act::Create {
-                name,
-                amount,
-                terminating,
-            } => self.create(name, amount, terminating),
+            Act::Create { name, amount, terminating } => self.create(name, amount, terminating),
             Act::Delete { name } => {
                 if let Some(stored) = self.stored.remove(&name) {
-                    let deleted = Sighting::Deleted {
-                        uid: stored.uid,
-                        namespace: namespace(0),
-                        quota: None,
-                    };
+                    let deleted =
+                        Sighting::Deleted { uid: stored.uid, namespace: namespace(0), quota: None };
                     self.untold.entry(name).or_default().push_back(deleted);
                 }
             }
@@ -129,19 +119,9 @@ impl Cluster {
         let footprint = footprint(amount, true, terminating);
         let request = Request {
             ttl: None,
-            ..reserve_request(
-                self.uids,
-                0,
-                Some(name),
-                footprint.clone(),
-                Basis::Create,
-                0,
-            )
+            ..reserve_request(self.uids, 0, Some(name), footprint.clone(), Basis::Create, 0)
         };
-        if !self
-            .world
-            .admit(request, quota_core::decide::Measure::Given, true)
-        {
+        if !self.world.admit(request, quota_core::decide::Measure::Given, true) {
             return;
         }
         // AlreadyExists: the API server calls the webhook before it finds the name in its storage.
@@ -160,16 +140,9 @@ impl Cluster {
             None,
         );
         object.ends_reservation = false;
-        let stored = Stored {
-            uid: object.uid.clone(),
-            amount,
-            traits: footprint.traits,
-        };
+        let stored = Stored { uid: object.uid.clone(), amount, traits: footprint.traits };
         self.stored.insert(name, stored);
-        let alive = Sighting::Alive {
-            object: Box::new(object),
-            quota: None,
-        };
+        let alive = Sighting::Alive { object: Box::new(object), quota: None };
         self.untold.entry(name).or_default().push_back(alive);
     }
 
@@ -177,14 +150,8 @@ impl Cluster {
     fn check(&self) {
         let limits: [(u64, Counts); 4] = [
             (HARD, |_| true),
-            (
-                HARD - 1,
-                |stored| matches!(&stored.traits, Traits::Pod(pod) if pod.terminating),
-            ),
-            (
-                HARD - 3,
-                |stored| matches!(&stored.traits, Traits::Pod(pod) if !pod.best_effort),
-            ),
+            (HARD - 1, |stored| matches!(&stored.traits, Traits::Pod(pod) if pod.terminating)),
+            (HARD - 3, |stored| matches!(&stored.traits, Traits::Pod(pod) if !pod.best_effort)),
             (UNLABELLED, |stored| stored.amount % 2 == 1),
         ];
         for (hard, counts) in limits {

@@ -17,13 +17,7 @@ use quota_testkit::histories::world::World;
 use super::{reread, strategy::steps};
 
 fn all() -> Vec<By> {
-    vec![
-        By::Namespace,
-        By::Group,
-        By::Label("team".into()),
-        By::Kind,
-        By::Workload,
-    ]
+    vec![By::Namespace, By::Group, By::Label("team".into()), By::Kind, By::Workload]
 }
 
 fn question(by: &By, period: Period) -> Question {
@@ -72,9 +66,7 @@ fn cut(entries: &[Entry], share: f64) -> Timestamp {
         return Timestamp::EPOCH;
     };
     let length = last.time.since(first.time).nanoseconds() + 60_000_000_000;
-    first
-        .time
-        .plus(Span::from_nanoseconds((length as f64 * share) as i64))
+    first.time.plus(Span::from_nanoseconds((length as f64 * share) as i64))
 }
 
 /// The levels of all subjects of a kind of report, by row and resource, recounted from the state.
@@ -181,28 +173,14 @@ fn p95(values: &BTreeMap<Quantity, u64>) -> Quantity {
 }
 
 fn check(cell: &Cell, naive: &Naive, key: &(RowKey, Name)) {
-    let Naive {
-        used,
-        reserved,
-        hard,
-        full,
-        values,
-    } = naive;
+    let Naive { used, reserved, hard, full, values } = naive;
     let measure = &cell.measure;
-    assert_eq!(
-        (&measure.used, &measure.reserved),
-        (used, reserved),
-        "{key:?}"
-    );
+    assert_eq!((&measure.used, &measure.reserved), (used, reserved), "{key:?}");
     assert_eq!((&measure.hard, measure.full), (hard, *full), "{key:?}");
     let largest = values.iter().rfind(|(_, time)| **time > 0);
     let peak = measure.peak.as_ref().map(|peak| &peak.value);
     assert_eq!(peak, largest.map(|(value, _)| value), "{key:?}");
-    assert_eq!(
-        measure.percentile(Percentile::P95),
-        Some(&p95(values)),
-        "{key:?}"
-    );
+    assert_eq!(measure.percentile(Percentile::P95), Some(&p95(values)), "{key:?}");
 }
 
 proptest! {

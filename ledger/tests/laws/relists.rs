@@ -15,17 +15,9 @@ use quota_testkit::histories::things::{footprint, namespace, observed};
 /// A change in the cluster.
 #[derive(Clone, Debug)]
 enum Happening {
-    Create {
-        space: u8,
-        amount: u64,
-    },
-    Change {
-        which: prop::sample::Index,
-        amount: u64,
-    },
-    Delete {
-        which: prop::sample::Index,
-    },
+    Create { space: u8, amount: u64 },
+    Change { which: prop::sample::Index, amount: u64 },
+    Delete { which: prop::sample::Index },
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -64,14 +56,7 @@ impl Outside {
         match *happening {
             Happening::Create { space, amount } => {
                 let version = self.version;
-                self.things.insert(
-                    number,
-                    Thing {
-                        space,
-                        amount,
-                        version,
-                    },
-                );
+                self.things.insert(number, Thing { space, amount, version });
             }
             Happening::Change { amount, .. } => {
                 let thing = self.things.get_mut(&number)?;
@@ -99,10 +84,7 @@ fn alive(number: u64, thing: &Thing) -> Sighting {
     let footprint = footprint(thing.amount, true, false);
     let mut object = observed(0, thing.space, "pods", name, thing.version, footprint, None);
     object.uid = uid(number);
-    Sighting::Alive {
-        object: Box::new(object),
-        quota: None,
-    }
+    Sighting::Alive { object: Box::new(object), quota: None }
 }
 
 const SOURCE: &str = "stream/OBJECTS";
@@ -128,10 +110,8 @@ impl Inside {
             Verdict::Accepted(events) => self.record(events),
             Verdict::Ignored(_) => {
                 let source = Name::from(SOURCE);
-                let uids: Vec<Uid> = decide::listed(&self.state, &source, sighting)
-                    .cloned()
-                    .into_iter()
-                    .collect();
+                let uids: Vec<Uid> =
+                    decide::listed(&self.state, &source, sighting).cloned().into_iter().collect();
                 if !uids.is_empty() {
                     self.record([Event::ObjectsListed { source, uids }]);
                 }
@@ -140,11 +120,7 @@ impl Inside {
     }
 
     fn begin(&mut self, scope: &RelistScope) {
-        let begin = RelistBegin {
-            scope: scope.clone(),
-            id: None,
-            allow_empty: true,
-        };
+        let begin = RelistBegin { scope: scope.clone(), id: None, allow_empty: true };
         let events = decide::begin_relist(&self.state, begin, false);
         self.record(events);
     }
@@ -196,11 +172,7 @@ impl Inside {
 
 fn truth(outside: &Outside) -> BTreeMap<Uid, (Name, u64, String)> {
     let thing = |(number, thing): (&u64, &Thing)| {
-        let thing = (
-            namespace(thing.space),
-            thing.version,
-            thing.amount.to_string(),
-        );
+        let thing = (namespace(thing.space), thing.version, thing.amount.to_string());
         (uid(*number), thing)
     };
     outside.things.iter().map(thing).collect()

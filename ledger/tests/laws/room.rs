@@ -35,14 +35,8 @@ struct Limits {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let two = || [0..9_u64, 0..9_u64];
-    (two(), [0..20_u64, 0..20_u64], two(), 0..3_u64).prop_map(|(each, all, guaranteed, watched)| {
-        Limits {
-            each,
-            all,
-            guaranteed,
-            watched,
-        }
-    })
+    (two(), [0..20_u64, 0..20_u64], two(), 0..3_u64)
+        .prop_map(|(each, all, guaranteed, watched)| Limits { each, all, guaranteed, watched })
 }
 
 fn amounts([cpu, pods]: [u64; 2]) -> ResourceList {
@@ -60,19 +54,13 @@ fn units(amount: u64) -> Quantity {
 fn begin(world: &mut World, limits: &Limits) {
     let every = r#"{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"Exists"}]}}"#;
     let first = r#"{"labels":{"matchLabels":{"kubernetes.io/metadata.name":"team-0"}}}"#;
-    let each = Extensions {
-        each: true,
-        ..Extensions::default()
-    };
+    let each = Extensions { each: true, ..Extensions::default() };
     let child = Extensions {
         parent: Some("all".into()),
         guaranteed: amounts(limits.guaranteed),
         ..Extensions::default()
     };
-    let watched = Extensions {
-        enforcement: Enforcement::Warn,
-        ..Extensions::default()
-    };
+    let watched = Extensions { enforcement: Enforcement::Warn, ..Extensions::default() };
     let groups = [
         ("quota-1", every, each, amounts(limits.each)),
         ("all", every, Extensions::default(), amounts(limits.all)),
@@ -86,10 +74,7 @@ fn begin(world: &mut World, limits: &Limits) {
             spec: Spec {
                 selector: serde_json::from_str(selector).unwrap(),
                 extensions,
-                quota: QuotaSpec {
-                    hard,
-                    ..QuotaSpec::default()
-                },
+                quota: QuotaSpec { hard, ..QuotaSpec::default() },
             },
             metadata: Box::default(),
             precondition: None,
@@ -102,9 +87,7 @@ fn begin(world: &mut World, limits: &Limits) {
 
 fn available(state: &State, space: u8, resource: &Name) -> Option<Quantity> {
     let limits: Vec<LimitView> = state.limits_view(&namespace(space)).views().collect();
-    room(&limits)
-        .get(resource)
-        .map(|room| room.figure.available())
+    room(&limits).get(resource).map(|room| room.figure.available())
 }
 
 fn plain(uid: u8, space: u8, resource: &Name, amount: Quantity) -> Request {
@@ -122,11 +105,7 @@ fn reserve(
     resource: &Name,
     amount: Quantity,
 ) -> Result<Reserved, Refusal> {
-    let by = Requester {
-        principal: "reader".into(),
-        is_admin: false,
-        is_anybody: false,
-    };
+    let by = Requester { principal: "reader".into(), is_admin: false, is_anybody: false };
     let request = plain(240, space, resource, amount).into();
     decide::reserve(state, now, &by, &request, &Policy::default())
 }
@@ -179,10 +158,7 @@ fn check(world: &World) -> [usize; 2] {
         let named = Name::from("requests.cpu");
         if !room(&limits).contains_key(&named) {
             let much = reserve(state, now, space, &named, units(1 << 40));
-            assert!(
-                matches!(much, Ok(_) | Err(Refusal::NotReady { .. })),
-                "{much:?}"
-            );
+            assert!(matches!(much, Ok(_) | Err(Refusal::NotReady { .. })), "{much:?}");
         }
     }
     seen

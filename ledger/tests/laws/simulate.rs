@@ -41,10 +41,7 @@ fn quota(namespace: u8, name: &str, hard: i64) -> QuotaChange {
         namespace: things::namespace(namespace),
         name: name.into(),
         fresh_uid: Uid::from_uuid([200; 16]),
-        spec: Spec {
-            hard: ResourceList::from_iter(hard),
-            ..spec()
-        },
+        spec: Spec { hard: ResourceList::from_iter(hard), ..spec() },
         metadata: Box::default(),
         precondition: None,
     }
@@ -57,14 +54,10 @@ fn spec() -> Spec {
 /// The names of all quotas and groups that a history sets.
 fn limits(entries: &[Entry]) -> BTreeSet<Subject> {
     let limits = entries.iter().filter_map(|entry| match &entry.event {
-        Event::QuotaSet(quota) => Some(Subject {
-            namespace: Some(quota.namespace.clone()),
-            name: quota.name.clone(),
-        }),
-        Event::GroupSet(group) => Some(Subject {
-            namespace: None,
-            name: group.name.clone(),
-        }),
+        Event::QuotaSet(quota) => {
+            Some(Subject { namespace: Some(quota.namespace.clone()), name: quota.name.clone() })
+        }
+        Event::GroupSet(group) => Some(Subject { namespace: None, name: group.name.clone() }),
         _ => None,
     });
     limits.collect()
@@ -299,27 +292,15 @@ fn what_is_refused_takes_no_room_later() {
         assert!(world.step(&reserve(uid)));
         world.step(&observe(uid));
     }
-    world.step(&Step::Delete {
-        namespace: 0,
-        uid: 0,
-    });
+    world.step(&Step::Delete { namespace: 0, uid: 0 });
     assert!(world.step(&reserve(3)));
     let mut four = quota(0, "small", 9);
-    four.spec
-        .hard
-        .insert("requests.cpu".into(), Quantity::from_units(4));
-    let candidates = Candidates {
-        quotas: vec![four],
-        ..Candidates::default()
-    };
+    four.spec.hard.insert("requests.cpu".into(), Quantity::from_units(4));
+    let candidates = Candidates { quotas: vec![four], ..Candidates::default() };
     let outcome = simulate(State::default(), &world.entries, candidates).unwrap();
     assert_eq!((outcome.granted, outcome.refused), (3, 1));
     assert_eq!(outcome.refusals[0].object.uid, things::uid(2));
-    let cpu = outcome
-        .limits
-        .iter()
-        .find(|limit| *limit.resource == *"requests.cpu")
-        .unwrap();
+    let cpu = outcome.limits.iter().find(|limit| *limit.resource == *"requests.cpu").unwrap();
     assert_eq!(cpu.peak, Quantity::from_units(6));
     assert_eq!(cpu.least_refusing_none, Quantity::from_units(6));
     assert_eq!((cpu.grants, cpu.refused), (4, 1));
@@ -329,12 +310,7 @@ fn what_is_refused_takes_no_room_later() {
 #[test]
 fn a_past_that_cannot_be_reproduced_is_not_simulated() {
     let mut world = World::default();
-    world.step(&Step::SetQuota {
-        namespace: 0,
-        quota: 0,
-        hard: 5,
-        scope: 0,
-    });
+    world.step(&Step::SetQuota { namespace: 0, quota: 0, hard: 5, scope: 0 });
     world.step(&Step::Reserve {
         namespace: 0,
         uid: 1,
@@ -360,8 +336,6 @@ fn a_past_that_cannot_be_reproduced_is_not_simulated() {
     assert!(differs.reason.contains("exceeded quota"), "{differs}");
     let mut decided = Decided::new(State::default());
     let steps = forged.iter().cloned().map(Some).chain([None]);
-    let failed: Vec<_> = steps
-        .filter_map(|entry| decided.step(entry).err())
-        .collect();
+    let failed: Vec<_> = steps.filter_map(|entry| decided.step(entry).err()).collect();
     assert_eq!(failed, [differs]);
 }

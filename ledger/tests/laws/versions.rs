@@ -85,43 +85,24 @@ impl Cluster {
     fn with_quotas() -> Self {
         let mut cluster = Self::default();
         for (quota, hard, scope) in [(0, HARD, 0), (1, HARD - 3, 2)] {
-            cluster.world.step(&Step::SetQuota {
-                namespace: 0,
-                quota,
-                hard,
-                scope,
-            });
+            cluster.world.step(&Step::SetQuota { namespace: 0, quota, hard, scope });
         }
         cluster
     }
 
     fn act(&mut self, act: &Act) {
         match *act {
-            Act::Create {
-                name,
-                amount,
-                terminating,
-            } => {
+            Act::Create { name, amount, terminating } => {
                 self.uids += 1;
                 let footprint = footprint(amount, true, terminating);
                 let is_admitted = self.review(self.uids, name, &footprint, None);
                 if is_admitted && !self.stored.contains_key(&name) {
-                    let stored = Stored {
-                        uid: self.uids,
-                        version: 0,
-                        amount,
-                        footprint,
-                    };
+                    let stored = Stored { uid: self.uids, version: 0, amount, footprint };
                     self.stored.insert(name, stored);
                     self.write(name);
                 }
             }
-            Act::Update {
-                name,
-                amount,
-                terminating,
-                is_stored,
-            } => {
+            Act::Update { name, amount, terminating, is_stored } => {
                 let Some(old) = self.stored.remove(&name) else {
                     return;
                 };
@@ -130,11 +111,7 @@ impl Cluster {
                 let is_admitted = self.review(old.uid, name, &footprint, before);
                 let is_stored = is_admitted && is_stored;
                 let now = match is_stored {
-                    true => Stored {
-                        amount,
-                        footprint,
-                        ..old
-                    },
+                    true => Stored { amount, footprint, ..old },
                     false => old,
                 };
                 self.stored.insert(name, now);
@@ -210,10 +187,7 @@ impl Cluster {
             stored.footprint.clone(),
             None,
         );
-        let alive = Sighting::Alive {
-            object: Box::new(object),
-            quota: None,
-        };
+        let alive = Sighting::Alive { object: Box::new(object), quota: None };
         self.untold.entry(name).or_default().push_back(alive);
     }
 

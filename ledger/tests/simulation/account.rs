@@ -81,9 +81,7 @@ pub(crate) struct SourceFold {
 
 impl SourceFold {
     pub(crate) fn is_gap(&self, position: u64) -> bool {
-        self.gaps
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&position))
+        self.gaps.iter().any(|(first, last)| (*first..=*last).contains(&position))
     }
 }
 
@@ -107,10 +105,7 @@ impl Fold {
                 let uid = &reservation.uid;
                 let key = key(&reservation.namespace, uid);
                 let before = self.pending.insert(key.clone(), reservation.expiration);
-                ensure!(
-                    before.is_none(),
-                    "I9: {uid} is granted at {at} while pending"
-                );
+                ensure!(before.is_none(), "I9: {uid} is granted at {at} while pending");
                 self.names.insert(key.clone(), reservation.name.clone());
                 if reservation.after_version == 0 {
                     let before = self.created.insert((key, reservation.request), at);
@@ -121,52 +116,25 @@ impl Fold {
                     );
                 }
             }
-            Event::ReservationGrown {
-                uid,
-                namespace,
-                expiration,
-                ..
-            }
-            | Event::ReservationExtended {
-                uid,
-                namespace,
-                expiration,
-            } => {
+            Event::ReservationGrown { uid, namespace, expiration, .. }
+            | Event::ReservationExtended { uid, namespace, expiration } => {
                 let before = self.pending.insert(key(namespace, uid), *expiration);
-                ensure!(
-                    before.is_some(),
-                    "I9: {uid} is not pending at {at}, but changed"
-                );
+                ensure!(before.is_some(), "I9: {uid} is not pending at {at}, but changed");
             }
             Event::ReservationReleased { uid, namespace }
             | Event::ReservationExpired { uid, namespace }
             | Event::ReservationCommitted { uid, namespace, .. }
             | Event::ReservationSuperseded { uid, namespace, .. } => {
                 let before = self.pending.remove(&key(namespace, uid));
-                ensure!(
-                    before.is_some(),
-                    "I9: {uid} is not pending at {at}, but settled"
-                );
+                ensure!(before.is_some(), "I9: {uid} is not pending at {at}, but settled");
             }
             Event::ObjectObserved(object) if object.ends_reservation => {
                 let before = self.pending.remove(&key(&object.namespace, &object.uid));
-                ensure!(
-                    before.is_some(),
-                    "I9: {} is not pending at {at}, but settled",
-                    object.uid
-                );
+                ensure!(before.is_some(), "I9: {} is not pending at {at}, but settled", object.uid);
             }
-            Event::ObjectRefreshed {
-                uid,
-                namespace,
-                ends_reservation: true,
-                ..
-            } => {
+            Event::ObjectRefreshed { uid, namespace, ends_reservation: true, .. } => {
                 let before = self.pending.remove(&key(namespace, uid));
-                ensure!(
-                    before.is_some(),
-                    "I9: {uid} is not pending at {at}, but settled"
-                );
+                ensure!(before.is_some(), "I9: {uid} is not pending at {at}, but settled");
             }
             Event::ObjectDeleted { uid, namespace } => {
                 self.pending.remove(&key(namespace, uid));
@@ -174,10 +142,7 @@ impl Fold {
             Event::SourceReset { .. } => self.source = SourceFold::default(),
             Event::SourceGapped { first, last, .. } => {
                 let before = self.source.position;
-                ensure!(
-                    *first > before,
-                    "I8: {first} is lost at {at}, but {before} is consumed"
-                );
+                ensure!(*first > before, "I8: {first} is lost at {at}, but {before} is consumed");
                 self.source.gaps.push((*first, *last));
                 self.source.position = *last;
             }
@@ -192,11 +157,7 @@ impl Fold {
             }
             Event::MessageRejected(letter) => {
                 let is_new = self.source.rejected.insert(letter.position);
-                ensure!(
-                    is_new,
-                    "I8: message {} counts again at {at}",
-                    letter.position
-                );
+                ensure!(is_new, "I8: message {} counts again at {at}", letter.position);
             }
             _ => {}
         }
@@ -231,11 +192,8 @@ impl Account {
             Event::ReservationGrown { uid, namespace, .. } => Some(key(namespace, uid)),
             _ => None,
         };
-        let granted = granted.map(|key| Granted {
-            before: self.fold.naive.held(&key.0, &key.1),
-            key,
-            at,
-        });
+        let granted =
+            granted.map(|key| Granted { before: self.fold.naive.held(&key.0, &key.1), key, at });
         self.entries.push(entry.clone());
         self.fold.apply(entry)?;
         if completes {
@@ -271,10 +229,7 @@ impl Account {
         let Some(expiration) = self.fold.pending.get(key) else {
             return Err(format!("I9: {uid} is not pending at {at}, but expired"));
         };
-        ensure!(
-            entry.time >= *expiration,
-            "I9: {uid} expires at {at} before its time"
-        );
+        ensure!(entry.time >= *expiration, "I9: {uid} expires at {at} before its time");
         let held_out = entry.time.minus(sight.policy.max_hold) >= *expiration;
         ensure!(
             sight.watermark >= *expiration || held_out,
@@ -327,18 +282,14 @@ impl Account {
             state.head().sequence
         );
         if last < self.entries.len() as u64 {
-            self.entries
-                .truncate(usize::try_from(last).unwrap_or(usize::MAX));
+            self.entries.truncate(usize::try_from(last).unwrap_or(usize::MAX));
             self.fold = Fold::default();
             for entry in &self.entries {
                 self.fold.apply(entry)?;
             }
         }
         self.granted = None;
-        self.latest = self
-            .entries
-            .last()
-            .map_or(Timestamp::EPOCH, |entry| entry.time);
+        self.latest = self.entries.last().map_or(Timestamp::EPOCH, |entry| entry.time);
         self.compare(state)?;
         self.publish(durable);
         self.note(last, state.digest());
@@ -357,9 +308,8 @@ impl Account {
                 .map_err(|error| Unread::Wrong(format!("I4: {error}")))?;
             for entry in entries {
                 let at = entry.sequence;
-                let decided = at
-                    .checked_sub(1)
-                    .and_then(|at| self.entries.get(usize::try_from(at).ok()?));
+                let decided =
+                    at.checked_sub(1).and_then(|at| self.entries.get(usize::try_from(at).ok()?));
                 if at != next || decided != Some(&entry) {
                     return Err(Unread::Wrong(format!(
                         "I4: {next} should be {decided:?}, and is {entry:?}"
@@ -387,11 +337,7 @@ impl Account {
         for entry in &self.entries {
             state.apply(entry);
             if let Some(digest) = self.digests.get(&entry.sequence) {
-                ensure!(
-                    state.digest() == *digest,
-                    "I5: another state at {}",
-                    entry.sequence
-                );
+                ensure!(state.digest() == *digest, "I5: another state at {}", entry.sequence);
             }
         }
         Ok(())
@@ -405,8 +351,7 @@ pub(crate) enum Unread {
 }
 
 fn has_grown(before: &[Held], now: &Held) -> bool {
-    let earlier = before
-        .iter()
-        .find(|held| held.quota == now.quota && held.resource == now.resource);
+    let earlier =
+        before.iter().find(|held| held.quota == now.quota && held.resource == now.resource);
     now.held > earlier.map_or(Quantity::ZERO, |held| held.held.clone())
 }

@@ -43,10 +43,7 @@ pub(crate) struct Clients {
 
 impl Clients {
     pub(crate) fn new(count: u64) -> Self {
-        Self {
-            all: (0..count).map(|_| Client::default()).collect(),
-            ..Self::default()
-        }
+        Self { all: (0..count).map(|_| Client::default()).collect(), ..Self::default() }
     }
 
     /// Whether the last request of a client is a repetition.
@@ -89,34 +86,25 @@ impl Clients {
         let space = u8::try_from(random.below(settings.namespaces)).unwrap_or(0);
         match random.below(20) {
             0..=5 => Op::Reserve(self.create(space, random, settings)),
-            6 => Op::ReserveAll(
-                (0..2)
-                    .map(|_| self.create(space, random, settings))
-                    .collect(),
-            ),
+            6 => Op::ReserveAll((0..2).map(|_| self.create(space, random, settings)).collect()),
             7..=8 => {
                 let request = self.create(space, random, settings);
                 // A reservation that has ended is decided anew for an API server, so another grant replaces the first
                 // one.
                 self.updated.insert(self.next);
-                Op::Admit(Request {
-                    ttl: None,
-                    ..request
-                })
+                Op::Admit(Request { ttl: None, ..request })
             }
             9 => Op::Check(self.create(space, random, settings)),
-            10..=11 => self
-                .again(random)
-                .map_or_else(|| quota(space, random, settings), Op::Reserve),
+            10..=11 => {
+                self.again(random).map_or_else(|| quota(space, random, settings), Op::Reserve)
+            }
             12 => {
                 // The ledger remembers one reservation of an object: an update replaces the creation.
                 let number = self.requested_before(random);
                 self.granted.remove(&number);
                 self.updated.insert(number);
                 let footprint = footprint(random.below(5), true, false);
-                let basis = Basis::Update {
-                    version: 1 + random.below(20),
-                };
+                let basis = Basis::Update { version: 1 + random.below(20) };
                 Op::Reserve(reserve_request(
                     number,
                     self.space(number, space),
@@ -143,10 +131,9 @@ impl Clients {
                 Op::Commit(self.space(number, space), number)
             }
             17..=18 => quota(space, random, settings),
-            _ => Op::DeleteQuota(
-                namespace(space),
-                Name::from(format!("quota-{}", random.below(3))),
-            ),
+            _ => {
+                Op::DeleteQuota(namespace(space), Name::from(format!("quota-{}", random.below(3))))
+            }
         }
     }
 
@@ -190,10 +177,7 @@ impl Clients {
     }
 
     pub(crate) fn space(&self, number: u8, otherwise: u8) -> u8 {
-        let space = self
-            .created
-            .get(&number)
-            .map(|request| request.namespace.clone());
+        let space = self.created.get(&number).map(|request| request.namespace.clone());
         match space.as_deref() {
             Some("team-0") => 0,
             Some("team-1") => 1,
@@ -260,11 +244,7 @@ impl Clients {
             _ if admits => Ok(()),
             (Said::Ended, Some(_)) => Ok(()),
             (Said::Granted(entries), Some(entry)) => {
-                ensure!(
-                    is_same,
-                    "I10: {} is granted for something else",
-                    request.uid
-                );
+                ensure!(is_same, "I10: {} is granted for something else", request.uid);
                 ensure!(
                     entries == &[entry],
                     "I10: {} was granted at {entry}, and now at {entries:?}",
@@ -272,10 +252,9 @@ impl Clients {
                 );
                 Ok(())
             }
-            (said, Some(entry)) if is_same => Err(format!(
-                "I10: {} was granted at {entry}, and now is {said:?}",
-                request.uid
-            )),
+            (said, Some(entry)) if is_same => {
+                Err(format!("I10: {} was granted at {entry}, and now is {said:?}", request.uid))
+            }
             _ => Ok(()),
         }
     }
@@ -287,10 +266,7 @@ fn quota(space: u8, random: &mut Random, settings: &Settings) -> Op {
         namespace: namespace(space),
         name: Name::from(format!("quota-{number}")),
         fresh_uid: Uid::from_uuid([200 + number; 16]),
-        spec: spec(
-            random.below(settings.hard + 1),
-            u8::try_from(random.below(4)).unwrap_or(0),
-        ),
+        spec: spec(random.below(settings.hard + 1), u8::try_from(random.below(4)).unwrap_or(0)),
         metadata: Box::default(),
         precondition: None,
     })

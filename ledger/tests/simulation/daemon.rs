@@ -85,11 +85,7 @@ pub(crate) enum Said {
 /// The recipient of an answer.
 #[derive(Debug)]
 pub(crate) enum Recipient {
-    Client {
-        client: usize,
-        number: u64,
-        said: Said,
-    },
+    Client { client: usize, number: u64, said: Said },
     Session(u64, Told),
     Image(Box<Image>),
 }
@@ -178,8 +174,7 @@ impl Daemon {
             self.hear();
             return Ok(());
         }
-        self.group_commit
-            .record_due(&mut self.state, now, self.watermark.into(), &self.policy);
+        self.group_commit.record_due(&mut self.state, now, self.watermark.into(), &self.policy);
         self.follow(see)?;
         for _ in 0..jobs {
             let Some(job) = self.queue.pop_front() else {
@@ -192,9 +187,7 @@ impl Daemon {
                 decided(&job, said)?;
             }
             let head = self.state.head().sequence;
-            let takes_more = self
-                .group_commit
-                .decided(Answer { recipient, head }, closes);
+            let takes_more = self.group_commit.decided(Answer { recipient, head }, closes);
             self.follow(see)?;
             if !takes_more {
                 break;
@@ -250,21 +243,14 @@ fn carry_out(
     match job {
         Job::Client { client, number, op } => {
             let said = answer(transaction, op, policy);
-            let recipient = Recipient::Client {
-                client: *client,
-                number: *number,
-                said: said.clone(),
-            };
+            let recipient =
+                Recipient::Client { client: *client, number: *number, said: said.clone() };
             (recipient, Some(said))
         }
-        Job::Session(life, errand) => (
-            Recipient::Session(*life, run_errand(transaction, errand)),
-            None,
-        ),
-        Job::Image => (
-            Recipient::Image(Box::new(transaction.state().image())),
-            None,
-        ),
+        Job::Session(life, errand) => {
+            (Recipient::Session(*life, run_errand(transaction, errand)), None)
+        }
+        Job::Image => (Recipient::Image(Box::new(transaction.state().image())), None),
     }
 }
 
@@ -302,10 +288,7 @@ fn answer(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -> S
     };
     transaction.record(&actor, events);
     let granted = |request: &Request| {
-        transaction
-            .state()
-            .reservation(&request.namespace, &request.uid)
-            .map(|view| view.entry)
+        transaction.state().reservation(&request.namespace, &request.uid).map(|view| view.entry)
     };
     match op {
         Op::Reserve(request) => Said::Granted(granted(request).into_iter().collect()),
@@ -329,16 +312,10 @@ fn events(
         Op::Reserve(request) => decide::reserve(state, now, by, &request.clone().into(), policy)
             .map(|reserved| reserved.events),
         Op::ReserveAll(requests) => {
-            let fingerprinted: Vec<_> = requests
-                .iter()
-                .cloned()
-                .map(FingerprintedRequest::from)
-                .collect();
+            let fingerprinted: Vec<_> =
+                requests.iter().cloned().map(FingerprintedRequest::from).collect();
             match decide::reserve_all(state, now, by, &fingerprinted, policy) {
-                Ok(all) => Ok(all
-                    .into_iter()
-                    .flat_map(|reserved| reserved.events)
-                    .collect()),
+                Ok(all) => Ok(all.into_iter().flat_map(|reserved| reserved.events).collect()),
                 Err((_, refusal)) => Err(refusal),
             }
         }
@@ -356,24 +333,11 @@ fn events(
         Op::Release(space, number) => decide::release(state, by, &namespace(*space), &uid(*number)),
         Op::Extend(space, number, ttl) => {
             let ttl = Span::from_seconds(*ttl);
-            decide::extend(
-                state,
-                now,
-                by,
-                &namespace(*space),
-                &uid(*number),
-                ttl,
-                policy,
-            )
+            decide::extend(state, now, by, &namespace(*space), &uid(*number), ttl, policy)
         }
-        Op::Commit(space, number) => decide::commit(
-            state,
-            by,
-            &namespace(*space),
-            &uid(*number),
-            None,
-            &policy.bounds,
-        ),
+        Op::Commit(space, number) => {
+            decide::commit(state, by, &namespace(*space), &uid(*number), None, &policy.bounds)
+        }
         Op::SetQuota(change) => decide::set_quota(state, now, change),
         Op::DeleteQuota(space, name) => decide::delete_quota(state, space, name, None),
     }

@@ -191,10 +191,7 @@ impl Session {
             left.push_back(Errand::Gap(self.position + 1, first - 1));
             self.position = first - 1;
         }
-        self.phase = Phase::Noting {
-            left,
-            is_sent: false,
-        };
+        self.phase = Phase::Noting { left, is_sent: false };
     }
 
     /// The server delivers the next message, or skips, repeats or reorders messages.
@@ -242,10 +239,7 @@ impl Session {
         self.is_recording = true;
         Some(Errand::Record {
             items: std::mem::take(&mut self.items),
-            consumed: Consumed {
-                source: Name::from(SOURCE),
-                cursor,
-            },
+            consumed: Consumed { source: Name::from(SOURCE), cursor },
         })
     }
 
@@ -253,10 +247,7 @@ impl Session {
         let Ok(gap) = self.follower.take(count, position) else {
             return self.end();
         };
-        self.items.extend(gap.map(|positions| Item::Gap {
-            source: Name::from(SOURCE),
-            positions,
-        }));
+        self.items.extend(gap.map(|positions| Item::Gap { source: Name::from(SOURCE), positions }));
         self.items.push(match message.sighting {
             Some(sighting) => Item::Sighting(sighting),
             None => Item::Rejected {
@@ -319,10 +310,7 @@ impl Session {
                 None => {
                     let left = VecDeque::from([Errand::Gap(self.position + 1, stream.last)]);
                     self.position = stream.last;
-                    self.phase = Phase::Noting {
-                        left,
-                        is_sent: false,
-                    };
+                    self.phase = Phase::Noting { left, is_sent: false };
                 }
                 // The consumer has stalled.
                 Some((position, _)) if self.sent.1 >= *position => self.end(),

@@ -84,9 +84,7 @@ impl Settings {
         let (stop, clock_jump) = (sometimes(&[3, 10]), sometimes(&[5, 20]));
         let lost_answer = sometimes(&[50, 300]);
         let retention = Retention {
-            max_age: random
-                .chance(600)
-                .then(|| Span::from_seconds(random.one_of(&[0, 20, 200]))),
+            max_age: random.chance(600).then(|| Span::from_seconds(random.one_of(&[0, 20, 200]))),
             max_bytes: random.chance(400).then(|| random.one_of(&[500, 4000])),
         };
         Self {

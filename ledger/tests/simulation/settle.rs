@@ -22,10 +22,7 @@ impl World {
         (faults.duplicate, faults.reorder, faults.drop) = (0, 0, 0);
         self.disk.inject(Faults::default());
         if self.random.chance(500)
-            || self
-                .daemon
-                .as_ref()
-                .is_none_or(|daemon| daemon.reader.poisoned().is_some())
+            || self.daemon.as_ref().is_none_or(|daemon| daemon.reader.poisoned().is_some())
         {
             self.start(Crash::PowerLoss)?;
         }
@@ -75,11 +72,7 @@ impl World {
     }
 
     fn is_at_rest(&self) -> bool {
-        let answered = self
-            .clients
-            .all
-            .iter()
-            .all(|client| client.pending.is_none());
+        let answered = self.clients.all.iter().all(|client| client.pending.is_none());
         answered
             && self.session.is_settled(&self.stream)
             && self

@@ -33,20 +33,13 @@ impl Stream {
     }
 
     pub(crate) fn first(&self) -> u64 {
-        self.messages
-            .keys()
-            .next()
-            .map_or(self.last + 1, |first| *first)
+        self.messages.keys().next().map_or(self.last + 1, |first| *first)
     }
 
     pub(crate) fn publish(&mut self, time: Timestamp, sighting: Option<Sighting>) {
         self.last += 1;
         self.published += 1;
-        let message = Message {
-            time,
-            payload: self.published.to_le_bytes().to_vec(),
-            sighting,
-        };
+        let message = Message { time, payload: self.published.to_le_bytes().to_vec(), sighting };
         self.messages.insert(self.last, message);
     }
 
@@ -62,13 +55,9 @@ impl Stream {
         let first = self.first() + random.below(self.messages.len() as u64);
         let lost = first..first + 1 + random.below(4);
         let reused = self.reused.clone();
-        let is_reused = |position: &u64| {
-            reused
-                .as_ref()
-                .is_some_and(|range| range.contains(position))
-        };
-        self.messages
-            .retain(|position, _| !lost.contains(position) || is_reused(position));
+        let is_reused =
+            |position: &u64| reused.as_ref().is_some_and(|range| range.contains(position));
+        self.messages.retain(|position, _| !lost.contains(position) || is_reused(position));
     }
 
     /// The server loses the last acknowledged messages, and reuses their positions.
@@ -79,10 +68,7 @@ impl Stream {
         self.last = self.last.saturating_sub(1 + random.below(5)).max(before);
         let last = self.last;
         self.messages.retain(|position, _| *position <= last);
-        let before = self
-            .reused
-            .take()
-            .map_or((last + 1, end), RangeInclusive::into_inner);
+        let before = self.reused.take().map_or((last + 1, end), RangeInclusive::into_inner);
         self.reused = Some(before.0.min(last + 1)..=before.1.max(end));
     }
 

@@ -171,11 +171,7 @@ impl World {
         self.clock += i64::from(self.random.chance(300));
         if self.random.chance(self.settings.clock_jump) {
             let jump = self.random.within(-400, 400);
-            self.report.count(if jump < 0 {
-                "clock back"
-            } else {
-                "clock forward"
-            });
+            self.report.count(if jump < 0 { "clock back" } else { "clock forward" });
             self.clock += jump;
         }
         self.disturb_stream();
@@ -213,10 +209,7 @@ impl World {
     }
 
     pub(crate) fn decide(&mut self) -> Checked {
-        let (now, jobs) = (
-            self.now(),
-            1 + usize::try_from(self.random.below(4)).unwrap_or(0),
-        );
+        let (now, jobs) = (self.now(), 1 + usize::try_from(self.random.below(4)).unwrap_or(0));
         let doubts = self.random.chance(250);
         let Some(daemon) = &mut self.daemon else {
             return Ok(());
@@ -224,10 +217,7 @@ impl World {
         let account = std::cell::RefCell::new(&mut self.account);
         let (report, trace) = (std::cell::RefCell::new(&mut self.report), &mut self.trace);
         let (watermark, policy) = (daemon.watermark, self.settings.policy.clone());
-        let sight = Sight {
-            watermark,
-            policy: &policy,
-        };
+        let sight = Sight { watermark, policy: &policy };
         let verbose = self.verbose;
         let mut see = |entry: &Entry, _: &State| {
             trace.update(entry.event.name().as_bytes());
@@ -239,12 +229,7 @@ impl World {
                 _ => {}
             }
             if verbose {
-                println!(
-                    "{:>5} {} {:?}",
-                    entry.sequence,
-                    entry.event.name(),
-                    entry.event
-                );
+                println!("{:>5} {} {:?}", entry.sequence, entry.event.name(), entry.event);
             }
             account.borrow_mut().follow(entry, sight)
         };
@@ -254,19 +239,15 @@ impl World {
             }
             report.borrow_mut().count("denied");
             match job {
-                Job::Client {
-                    op: Op::Reserve(request),
-                    ..
-                } if doubts => deserved(&account.borrow(), request, now),
+                Job::Client { op: Op::Reserve(request), .. } if doubts => {
+                    deserved(&account.borrow(), request, now)
+                }
                 _ => Ok(()),
             }
         };
         daemon.decide(now, jobs, &mut see, &mut decided)?;
         let pending = daemon.state.pending_count();
-        ensure!(
-            pending <= policy.max_pending,
-            "I14: {pending} reservations are pending"
-        );
+        ensure!(pending <= policy.max_pending, "I14: {pending} reservations are pending");
         Ok(())
     }
 
@@ -302,11 +283,7 @@ impl World {
             durable.sequence
         );
         match answer.recipient {
-            Recipient::Client {
-                client,
-                number,
-                said,
-            } => {
+            Recipient::Client { client, number, said } => {
                 self.trace.update(format!("{said:?}").as_bytes());
                 if !self.is_calm && self.random.chance(self.settings.lost_answer) {
                     self.report.count("answer lost");
@@ -331,11 +308,8 @@ impl World {
             return Ok(());
         };
         let mut hasher = blake3::Hasher::new();
-        image
-            .write(&mut hasher)
-            .map_err(|error| error.to_string())?;
-        self.account
-            .note(durable.sequence, *hasher.finalize().as_bytes());
+        image.write(&mut hasher).map_err(|error| error.to_string())?;
+        self.account.note(durable.sequence, *hasher.finalize().as_bytes());
         let snapshots = daemon.reader.snapshots();
         match replay::store(&snapshots, image, *durable, self.settings.keep) {
             Ok(_) => {
@@ -372,10 +346,7 @@ impl World {
     fn upkeep_failed(&mut self, error: &quota_journal::Error) -> Checked {
         ensure!(is_simulated(error), "I4: upkeep finds damage: {error}");
         self.report.count("upkeep failed");
-        let poisoned = self
-            .daemon
-            .as_ref()
-            .and_then(|daemon| daemon.reader.poisoned());
+        let poisoned = self.daemon.as_ref().and_then(|daemon| daemon.reader.poisoned());
         match self.disk.is_dead() || poisoned.is_some() {
             true => self.fail(error),
             false => Ok(()),
@@ -414,10 +385,7 @@ fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Che
         actor: quota_core::event::Actor::named("doubt"),
         event: Event::ReservationGranted(std::sync::Arc::new(reservation)),
     });
-    let over = naive
-        .held(&request.namespace, uid)
-        .into_iter()
-        .any(|held| held.counted.is_over());
+    let over = naive.held(&request.namespace, uid).into_iter().any(|held| held.counted.is_over());
     ensure!(over, "I1: {uid} is denied although there is room");
     Ok(())
 }

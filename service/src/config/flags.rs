@@ -69,11 +69,7 @@ pub fn parse<S: Schema>(
         let message = format!("{name} takes no configuration");
         return Err(command.error(ErrorKind::ArgumentConflict, message));
     }
-    Ok(Invocation {
-        task,
-        file: chosen.get_one::<PathBuf>(CONFIG).cloned(),
-        overrides,
-    })
+    Ok(Invocation { task, file: chosen.get_one::<PathBuf>(CONFIG).cloned(), overrides })
 }
 
 fn is_given(matches: &ArgMatches, argument: &str) -> bool {
@@ -103,10 +99,7 @@ fn command<S: Schema>() -> clap::Command {
         .value_parser(clap::value_parser!(PathBuf))
         .env(file_variable::<S>())
         .global(true)
-        .help(format!(
-            "Configuration file [default: {} if there is one]",
-            S::DEFAULT_FILE
-        ));
+        .help(format!("Configuration file [default: {} if there is one]", S::DEFAULT_FILE));
     let check = clap::Command::new(CHECK_CONFIG)
         .about("Print the configuration in force, or name each wrong key");
     let own = S::COMMANDS.iter();
@@ -137,9 +130,5 @@ fn key_flag<S: Schema>(entry: &Entry) -> Arg {
         .allow_hyphen_values(true)
         .hide_short_help(true)
         .help_heading(heading)
-        .help(format!(
-            "{} [env: {}]",
-            entry.comment,
-            environment_name::<S>(&entry.key)
-        ))
+        .help(format!("{} [env: {}]", entry.comment, environment_name::<S>(&entry.key)))
 }

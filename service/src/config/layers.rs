@@ -52,19 +52,10 @@ impl<S: Schema> Effective<S> {
     /// Every value that is not the default, as `key = value (origin)`. Secrets in URLs are left out.
     pub fn overridden(&self) -> Vec<String> {
         let defaults = leaves_of_defaults::<S>();
-        let differing = self
-            .settings
-            .values()
-            .filter(|set| Some(&set.value) != defaults.get(&set.key));
+        let differing =
+            self.settings.values().filter(|set| Some(&set.value) != defaults.get(&set.key));
         differing
-            .map(|set| {
-                format!(
-                    "{} = {} ({})",
-                    set.key,
-                    shown(&set.key, &set.value),
-                    set.origin
-                )
-            })
+            .map(|set| format!("{} = {} ({})", set.key, shown(&set.key, &set.value), set.origin))
             .collect()
     }
 }
@@ -75,11 +66,7 @@ impl<S: Schema> Effective<S> {
 /// All errors in any of them: unknown keys, values of the wrong form, contradictory values, an unreadable file.
 pub fn load<S: Schema>(sources: &Sources) -> Result<Effective<S>, Problems> {
     let defaults = leaves_of_defaults::<S>();
-    let Reader {
-        settings,
-        mut problems,
-        ..
-    } = Reader::read::<S>(&defaults, sources);
+    let Reader { settings, mut problems, .. } = Reader::read::<S>(&defaults, sources);
     let mut in_force = BTreeMap::new();
     for setting in settings {
         match with::<S>(&defaults, [&setting]) {
@@ -90,20 +77,11 @@ pub fn load<S: Schema>(sources: &Sources) -> Result<Effective<S>, Problems> {
     match with::<S>(&defaults, in_force.values()) {
         Ok(config) => {
             problems.extend(config.validate().into_iter().map(|(key, message)| {
-                let origin = in_force
-                    .get(key)
-                    .map_or(Origin::Default, |set| set.origin.clone());
-                Problem {
-                    key: Some(key.to_owned()),
-                    message,
-                    origin,
-                }
+                let origin = in_force.get(key).map_or(Origin::Default, |set| set.origin.clone());
+                Problem { key: Some(key.to_owned()), message, origin }
             }));
             if problems.is_empty() {
-                return Ok(Effective {
-                    config,
-                    settings: in_force,
-                });
+                return Ok(Effective { config, settings: in_force });
             }
         }
         Err(error) => problems.push(Problem::of_file(error.message(), Origin::Default)),
@@ -120,9 +98,7 @@ pub fn leaves_of_defaults<S: Schema>() -> BTreeMap<String, Value> {
             // A table without keys is not a section, but a map that the operator fills.
             Value::Table(section) if !section.is_empty() => {
                 leaves.extend(
-                    section
-                        .into_iter()
-                        .map(|(key, value)| (format!("{name}.{key}"), value)),
+                    section.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)),
                 );
             }
             value => drop(leaves.insert(name, value)),
@@ -137,19 +113,13 @@ fn with<'a, S: Schema>(
     settings: impl IntoIterator<Item = &'a Setting>,
 ) -> Result<S, toml::de::Error> {
     let mut leaves = defaults.clone();
-    leaves.extend(
-        settings
-            .into_iter()
-            .map(|set| (set.key.clone(), set.value.clone())),
-    );
+    leaves.extend(settings.into_iter().map(|set| (set.key.clone(), set.value.clone())));
     let mut table = Table::new();
     for (key, value) in leaves {
         match key.split_once('.') {
             None => drop(table.insert(key, value)),
             Some((section, name)) => {
-                let section = table
-                    .entry(section)
-                    .or_insert_with(|| Value::Table(Table::new()));
+                let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
                 if let Value::Table(section) = section {
                     section.insert(name.to_owned(), value);
                 }
@@ -168,11 +138,7 @@ fn shown(key: &str, value: &Value) -> Value {
         Value::Array(items) => Value::Array(items.iter().map(|item| shown(key, item)).collect()),
         Value::Table(table) => {
             let pairs = table.iter();
-            Value::Table(
-                pairs
-                    .map(|(name, value)| (redact(name), shown(key, value)))
-                    .collect(),
-            )
+            Value::Table(pairs.map(|(name, value)| (redact(name), shown(key, value))).collect())
         }
         value => value.clone(),
     }
@@ -215,19 +181,11 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn of_key(key: String, message: &str, origin: Origin) -> Self {
-        Self {
-            key: Some(key),
-            message: message.trim().to_owned(),
-            origin,
-        }
+        Self { key: Some(key), message: message.trim().to_owned(), origin }
     }
 
     pub(super) fn of_file(message: &str, origin: Origin) -> Self {
-        Self {
-            key: None,
-            message: message.trim().to_owned(),
-            origin,
-        }
+        Self { key: None, message: message.trim().to_owned(), origin }
     }
 }
 

@@ -65,11 +65,7 @@ pub(super) fn flag_name(key: &str) -> String {
 
 /// The environment variable of a key.
 pub(super) fn environment_name<S: Schema>(key: &str) -> String {
-    format!(
-        "{}{}",
-        S::PREFIX,
-        key.replace('.', "__").to_ascii_uppercase()
-    )
+    format!("{}{}", S::PREFIX, key.replace('.', "__").to_ascii_uppercase())
 }
 
 /// A key and the comment above it.
@@ -88,9 +84,7 @@ impl Entry {
 
     /// The key within its section.
     pub(super) fn name(&self) -> &str {
-        self.key
-            .rsplit_once('.')
-            .map_or(self.key.as_str(), |(_, name)| name)
+        self.key.rsplit_once('.').map_or(self.key.as_str(), |(_, name)| name)
     }
 }
 
@@ -105,18 +99,12 @@ pub fn entries<S: Schema>() -> Vec<Entry> {
                 comment.push(' ');
             }
             comment.push_str(text.trim());
-        } else if let Some(name) = line
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-        {
+        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = format!("{name}.");
             comment.clear();
         } else if let Some((name, _)) = line.split_once(" = ") {
             let key = format!("{section}{name}");
-            entries.push(Entry {
-                key,
-                comment: std::mem::take(&mut comment),
-            });
+            entries.push(Entry { key, comment: std::mem::take(&mut comment) });
         } else {
             comment.clear();
         }

@@ -55,11 +55,7 @@ impl<'a> Reader<'a> {
         defaults: &'a BTreeMap<String, Value>,
         sources: &Sources,
     ) -> Self {
-        let mut reader = Self {
-            defaults,
-            settings: Vec::new(),
-            problems: Vec::new(),
-        };
+        let mut reader = Self { defaults, settings: Vec::new(), problems: Vec::new() };
         reader.file::<S>(sources.file.as_deref());
         reader.environment::<S>(&sources.environment);
         for (key, text) in &sources.flags {
@@ -75,27 +71,19 @@ impl<'a> Reader<'a> {
             Err(error) if explicit.is_none() && error.kind() == ErrorKind::NotFound => return,
             Err(error) => {
                 let origin = Origin::File(path.into(), 1);
-                self.problems.push(Problem::of_file(
-                    &format!("cannot be read: {error}"),
-                    origin,
-                ));
+                self.problems.push(Problem::of_file(&format!("cannot be read: {error}"), origin));
                 return;
             }
         };
         let origin = |offset: usize| {
-            let newlines = text
-                .bytes()
-                .take(offset)
-                .filter(|byte| *byte == b'\n')
-                .count();
+            let newlines = text.bytes().take(offset).filter(|byte| *byte == b'\n').count();
             Origin::File(path.into(), 1 + newlines)
         };
         match DeTable::parse(&text) {
             Ok(table) => self.table("", table.into_inner(), &origin),
             Err(error) => {
                 let start = error.span().map_or(0, |span| span.start);
-                self.problems
-                    .push(Problem::of_file(error.message(), origin(start)));
+                self.problems.push(Problem::of_file(error.message(), origin(start)));
             }
         }
     }
@@ -112,18 +100,13 @@ impl<'a> Reader<'a> {
                 DeValue::Table(table) if is_section => self.table(&section, table, origin),
                 _ if is_section => {
                     let message = "is a section, not a value";
-                    self.problems
-                        .push(Problem::of_key(key, message, origin_of_key));
+                    self.problems.push(Problem::of_key(key, message, origin_of_key));
                 }
                 value if self.defaults.contains_key(&key) => {
                     let deserializer = ValueDeserializer::from(Spanned::new(span, value));
                     match Value::deserialize(deserializer) {
                         Ok(value) => {
-                            self.settings.push(Setting {
-                                key,
-                                value,
-                                origin: origin_of_key,
-                            });
+                            self.settings.push(Setting { key, value, origin: origin_of_key });
                         }
                         Err(error) => {
                             let problem = Problem::of_key(key, error.message(), origin_of_key);
@@ -145,15 +128,11 @@ impl<'a> Reader<'a> {
             if name == file_variable::<S>() {
                 continue;
             }
-            let key = name[S::PREFIX.len()..]
-                .to_ascii_lowercase()
-                .replace("__", ".");
+            let key = name[S::PREFIX.len()..].to_ascii_lowercase().replace("__", ".");
             let origin = Origin::Environment(name.to_owned());
             match value.to_str() {
                 Some(text) => self.text(&key, text, origin, environment_name::<S>),
-                None => self
-                    .problems
-                    .push(Problem::of_key(key, "is not UTF-8", origin)),
+                None => self.problems.push(Problem::of_key(key, "is not UTF-8", origin)),
             }
         }
     }
@@ -165,22 +144,12 @@ impl<'a> Reader<'a> {
             None => return self.unknown(key.to_owned(), origin, spelling),
             Some(Value::String(_)) => Value::String(text.to_owned()),
             Some(Value::Array(_)) if !text.trim_start().starts_with('[') => {
-                let items = text
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|item| !item.is_empty());
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Value::Array(items.map(|item| Value::String(item.to_owned())).collect())
             }
-            Some(_) => text
-                .trim()
-                .parse()
-                .unwrap_or_else(|_| Value::String(text.to_owned())),
+            Some(_) => text.trim().parse().unwrap_or_else(|_| Value::String(text.to_owned())),
         };
-        self.settings.push(Setting {
-            key: key.to_owned(),
-            value,
-            origin,
-        });
+        self.settings.push(Setting { key: key.to_owned(), value, origin });
     }
 
     fn unknown(&mut self, key: String, origin: Origin, spelling: fn(&str) -> String) {

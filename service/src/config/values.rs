@@ -55,10 +55,7 @@ impl FromStr for Size {
         let unit = text[digits.len()..].trim_start();
         let factor = match unit {
             "" => Some(1),
-            _ => UNITS
-                .iter()
-                .find(|(name, _)| *name == unit)
-                .map(|(_, factor)| *factor),
+            _ => UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
         };
         factor
             .zip(digits.parse::<u64>().ok())
@@ -180,11 +177,7 @@ pub fn redact_addresses(addresses: &str) -> String {
     // Commas within a password do not matter: its remainder has no scheme, but is before an `@` as well.
     match addresses.contains("://") {
         true => redact(addresses),
-        false => addresses
-            .split(',')
-            .map(redact_one)
-            .collect::<Vec<_>>()
-            .join(","),
+        false => addresses.split(',').map(redact_one).collect::<Vec<_>>().join(","),
     }
 }
 
@@ -217,10 +210,7 @@ fn redact_word(word: &str) -> String {
         Some(others) => format!(",{}", redact_word(others)),
         None => String::new(),
     };
-    format!(
-        "{before}{scheme}{shown}{host}{}{others}",
-        without_values(secrets)
-    )
+    format!("{before}{scheme}{shown}{host}{}{others}", without_values(secrets))
 }
 
 /// What is shown of `user:password`. A user name without a password is a token, as in NATS.
@@ -270,15 +260,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in [
-            "",
-            "MiB",
-            "-1",
-            "1.5MiB",
-            "1 mib",
-            "16777216TiB",
-            "99999999999999999999",
-        ] {
+        for text in ["", "MiB", "-1", "1.5MiB", "1 mib", "16777216TiB", "99999999999999999999"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }
@@ -287,10 +269,7 @@ mod tests {
     fn secrets_of_urls_are_not_shown() {
         for (text, shown) in [
             ("nats://a:4222", "nats://a:4222"),
-            (
-                "nats://me:pw@a:4222,tls://tok@b",
-                "nats://me:***@a:4222,tls://***@b",
-            ),
+            ("nats://me:pw@a:4222,tls://tok@b", "nats://me:***@a:4222,tls://***@b"),
             ("nats://me:p@w@a", "nats://me:***@a"),
             ("nats://me:p,w@a,nats://b", "nats://me:***@a,nats://b"),
             ("nats://me:p/w?x@a", "nats://me:***@a"),

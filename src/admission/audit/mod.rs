@@ -98,10 +98,7 @@ impl Hook {
             }
         }
         let released = self.release(failed).await?;
-        Ok(AuditResponse {
-            events: items.len(),
-            released,
-        })
+        Ok(AuditResponse { events: items.len(), released })
     }
 
     /// The reservation that a failed request had made; or else how its event is counted.
@@ -136,10 +133,7 @@ impl Hook {
             reason: Some(reason.into()),
             ..caller.clone()
         };
-        Ok(Failed {
-            hold,
-            actor: Arc::new(actor),
-        })
+        Ok(Failed { hold, actor: Arc::new(actor) })
     }
 
     /// Counts the adopted quotas, which the API server's quota plugin enforces as well, at intervals until `stop`.
@@ -183,11 +177,7 @@ impl Hook {
             let transaction = &mut context.transaction;
             let mut released = 0;
             for Failed { hold, actor } in &failed {
-                let Hold {
-                    namespace,
-                    uid,
-                    entry,
-                } = hold;
+                let Hold { namespace, uid, entry } = hold;
                 if let Some(event) = decide::fail(transaction.state(), namespace, uid, *entry) {
                     transaction.record(actor, [event]);
                     released += 1;

@@ -41,9 +41,7 @@ impl Plugin {
         let denials = &mut self.0.lock().denials;
         denials.count += 1;
         denials.last = Some(now);
-        let is_logged = denials
-            .logged
-            .is_some_and(|time| now.since(time) < LOGGED_EVERY);
+        let is_logged = denials.logged.is_some_and(|time| now.since(time) < LOGGED_EVERY);
         if !is_logged {
             denials.logged = Some(now);
             let count = denials.count;
@@ -98,10 +96,7 @@ mod tests {
         let Health::Lagging(why) = plugin.health(at(50)) else {
             panic!("it is not reported");
         };
-        assert!(
-            why.contains("refused 2 creations") && why.contains(" 30s ago"),
-            "{why}"
-        );
+        assert!(why.contains("refused 2 creations") && why.contains(" 30s ago"), "{why}");
         assert_eq!(plugin.health(at(3620)), Health::Passed);
     }
 

@@ -28,11 +28,7 @@ impl Seal {
 
     /// Writes the annotation: entry, seal, namespace, uid. The uid comes last, since it may hold any character.
     pub(in crate::admission) fn close(&self, hold: &Hold) -> String {
-        let Hold {
-            namespace,
-            uid,
-            entry,
-        } = hold;
+        let Hold { namespace, uid, entry } = hold;
         let text = format!("{namespace} {uid}");
         let sealed = self.sealed(*entry, &text);
         format!("{entry} {} {text}", sealed.to_hex())

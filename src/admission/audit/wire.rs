@@ -52,14 +52,11 @@ impl Event<'_> {
     /// The values of the annotations of this name, from any webhook.
     pub(super) fn annotations_named(&self, name: &str) -> impl Iterator<Item = &str> {
         let all = self.annotations.iter().flatten();
-        all.filter(move |(key, _)| key.rsplit('/').next() == Some(name))
-            .map(|(_, value)| &**value)
+        all.filter(move |(key, _)| key.rsplit('/').next() == Some(name)).map(|(_, value)| &**value)
     }
 
     pub(super) fn namespace(&self) -> &str {
-        self.object_ref
-            .as_ref()
-            .map_or("", |object| &object.namespace)
+        self.object_ref.as_ref().map_or("", |object| &object.namespace)
     }
 
     /// The user on whose behalf the request was made.
@@ -69,9 +66,7 @@ impl Event<'_> {
 
     /// The status code of the response; 0 if absent.
     pub(super) fn code(&self) -> u16 {
-        self.response_status
-            .as_ref()
-            .map_or(0, |status| status.code)
+        self.response_status.as_ref().map_or(0, |status| status.code)
     }
 
     /// Whether the event reports the end of the creation of an object.
@@ -88,15 +83,9 @@ impl Event<'_> {
     /// Whether the API server's own quota plugin refused the request, in the words of Kubernetes. A webhook's refusal
     /// may have the same words, but begins with the webhook's name.
     pub(super) fn is_refused_by_plugin(&self) -> bool {
-        const WORDS: [&str; 3] = [
-            "exceeded quota: ",
-            "failed quota: ",
-            "insufficient quota to consume: ",
-        ];
-        let message = self
-            .response_status
-            .as_ref()
-            .map_or("", |status| &status.message);
+        const WORDS: [&str; 3] =
+            ["exceeded quota: ", "failed quota: ", "insufficient quota to consume: "];
+        let message = self.response_status.as_ref().map_or("", |status| &status.message);
         let (object, words) = message.split_once(" is forbidden: ").unwrap_or_default();
         let is_of_webhook = object.starts_with("admission webhook ");
         self.code() == 403 && !is_of_webhook && WORDS.iter().any(|begin| words.starts_with(begin))
@@ -118,9 +107,7 @@ pub(super) fn items(body: &[u8]) -> Result<Vec<&RawValue>, String> {
     let list: List<'_> = serde_json::from_slice(body)
         .map_err(|error| format!("cannot read the audit events: {error}"))?;
     if list.kind != KIND || list.api_version != API_VERSION {
-        let List {
-            api_version, kind, ..
-        } = list;
+        let List { api_version, kind, .. } = list;
         return Err(format!(
             "only {KIND} of {API_VERSION} is taken, not {kind:?} of {api_version:?}"
         ));

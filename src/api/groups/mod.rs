@@ -114,9 +114,7 @@ fn set(
     (sent, mut checked): (Sent, Checked),
     precondition: Option<Precondition>,
 ) -> Result<(Copied, bool), Problem> {
-    let Sent {
-        mut manifest, form, ..
-    } = sent;
+    let Sent { mut manifest, form, .. } = sent;
     let name = manifest.metadata.name.clone();
     let state = context.transaction.state();
     let current = state.group_record(&name);
@@ -140,9 +138,7 @@ fn set(
             refuse_stale(&subject, &mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
             let metadata = &mut manifest.metadata;
-            metadata
-                .managed_fields
-                .clone_from(&stored.metadata.managed_fields);
+            metadata.managed_fields.clone_from(&stored.metadata.managed_fields);
             refuse_revival(&subject, &manifest.metadata)?;
             checked.update(&manifest, &stored)
         }
@@ -217,9 +213,7 @@ pub(super) async fn get(
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let read = app
-        .ledger
-        .read(|state| (readable(state, &name, &reader), state.head()));
+    let read = app.ledger.read(|state| (readable(state, &name, &reader), state.head()));
     let (copied, head) = read.await?;
     let copied = copied.ok_or_else(|| not_found(&name))?;
     let amounts = copied.amounts();
@@ -285,15 +279,9 @@ pub(super) async fn list(
             group
         });
         let items = groups.filter(|group| labels.is_empty() || labels.matches(&group.labels));
-        Ok(answer::large(
-            turn,
-            &making.page_of(items.collect(), next, head),
-        ))
+        Ok(answer::large(turn, &making.page_of(items.collect(), next, head)))
     };
-    let when = When {
-        at: query.at,
-        sequence: query.sequence,
-    };
+    let when = When { at: query.at, sequence: query.sequence };
     past::answer(&app, &actor.principal, &when, view, amounts, make).await?
 }
 

@@ -139,11 +139,7 @@ fn of_fields(fields: Map<String, Value>) -> Result<Sent, Problem> {
         return Err(Form::Fields.invalid(errors));
     }
     annotations.extend(read.to_annotations());
-    Ok(Sent {
-        manifest,
-        form: Form::Fields,
-        unknown,
-    })
+    Ok(Sent { manifest, form: Form::Fields, unknown })
 }
 
 /// The annotation's text for a field's value; none for an empty value.

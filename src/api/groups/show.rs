@@ -84,11 +84,7 @@ impl Copied {
     ) -> Option<Self> {
         let members = state.members_view(&group.record.name, names)?;
         group.members = members.len();
-        Some(Self {
-            group,
-            members,
-            contender: None,
-        })
+        Some(Self { group, members, contender: None })
     }
 
     /// The number of groups and namespaces that were looked up.
@@ -120,9 +116,7 @@ pub fn hide_names(selector: &mut Selector, reads: impl Fn(&str) -> bool) {
         return;
     };
     let is_name = |key: &Name| **key == *NAME_LABEL;
-    labels
-        .match_labels
-        .retain(|key, value| !is_name(key) || reads(value));
+    labels.match_labels.retain(|key, value| !is_name(key) || reads(value));
     let of_names = labels.match_expressions.iter_mut();
     for requirement in of_names.filter(|requirement| is_name(&requirement.key)) {
         let values = requirement.values.iter();
@@ -159,12 +153,7 @@ impl GroupWithMembers {
     /// How many amounts an answer with it shows; its metadata and selectors are shown, too.
     #[must_use]
     pub fn amounts(&self) -> usize {
-        let GroupView {
-            figures,
-            children,
-            bytes,
-            ..
-        } = &self.view;
+        let GroupView { figures, children, bytes, .. } = &self.view;
         figures.len() * (1 + self.members.len()) + children.len() + bytes / BYTES_PER_AMOUNT
     }
 
@@ -184,9 +173,7 @@ pub(super) fn group(
     let record = &*view.record;
     let spec = &record.spec;
     let mut metadata = metadata(record, view.entry);
-    metadata
-        .annotations
-        .retain(|key, _| !key.starts_with(PREFIX));
+    metadata.annotations.retain(|key, _| !key.starts_with(PREFIX));
     let extensions = spec.extensions.clone();
     wire::Group {
         name: record.name.clone(),
@@ -233,17 +220,12 @@ pub(super) fn usage(seen: &GroupWithMembers, head: Head, lagging: bool) -> wire:
     };
     let is_each = seen.view.record.spec.extensions.each;
     let resource = |(place, limit): (usize, &GroupFigure)| {
-        let GroupFigure {
-            figure,
-            guaranteed_to_others,
-        } = limit;
+        let GroupFigure { figure, guaranteed_to_others } = limit;
         let available = match is_each {
             // The limits of members are those of the group.
             true => {
                 let members = seen.members.iter();
-                let least = members
-                    .filter_map(|member| member.figures.get(place))
-                    .map(left);
+                let least = members.filter_map(|member| member.figures.get(place)).map(left);
                 least.min().unwrap_or_else(|| figure.hard.clone())
             }
             false => {

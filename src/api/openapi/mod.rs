@@ -117,9 +117,7 @@ fn operation(spec: &Spec) -> Value {
 }
 
 fn in_path(path: &str) -> impl Iterator<Item = Value> {
-    let names = path
-        .split('/')
-        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     names.map(|name| {
         let example = match name {
             "namespace" => "team-a",
@@ -216,10 +214,7 @@ mod tests {
     #[test]
     fn a_call_has_the_tag_of_its_path() {
         for (path, expected) in [
-            (
-                "/v1/namespaces/{namespace}/reservations/{uid}/commit",
-                "hooks",
-            ),
+            ("/v1/namespaces/{namespace}/reservations/{uid}/commit", "hooks"),
             ("/v1/reservations:batch", "hooks"),
             ("/v1/groups/{name}/usage", "limits"),
             ("/v1/usage/history", "usage"),
@@ -227,10 +222,7 @@ mod tests {
         ] {
             assert_eq!(tag(path), expected, "{path}");
         }
-        let used: BTreeSet<_> = routes()
-            .iter()
-            .map(|route| tag(route.spec().path))
-            .collect();
+        let used: BTreeSet<_> = routes().iter().map(|route| tag(route.spec().path)).collect();
         assert_eq!(used.len(), TAGS.len() + 1, "{used:?}");
     }
 
@@ -260,10 +252,7 @@ mod tests {
             let described = &spec.operation;
             let place = format!("{} {}", spec.method, spec.path);
             assert!(!described.answers.is_empty(), "{place} says no answer");
-            assert!(
-                !described.id.is_empty() && ids.insert(described.id),
-                "{place}"
-            );
+            assert!(!described.id.is_empty() && ids.insert(described.id), "{place}");
             for name in described.query {
                 let parameter = &PARAMETERS[name.trim_end_matches('!')];
                 assert!(parameter.is_object(), "{place}: {name}");

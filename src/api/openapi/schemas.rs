@@ -18,11 +18,7 @@ use super::reference;
 
 /// The lists: their pages, the schemas of their items, and what they list.
 const PAGES: [(&str, &str, &str); 8] = [
-    (
-        "OverviewPage",
-        "NamespaceOverview",
-        "Namespaces, the fullest first.",
-    ),
+    ("OverviewPage", "NamespaceOverview", "Namespaces, the fullest first."),
     ("QuotaPage", "QuotaItem", "A page of quotas."),
     ("GroupPage", "GroupItem", "A page of groups."),
     (
@@ -33,11 +29,7 @@ const PAGES: [(&str, &str, &str); 8] = [
     ("DenialPage", "Denial", "The latest denials, newest first."),
     ("ObjectPage", "Object", "A page of objects."),
     ("EntryPage", "Entry", "A page of entries."),
-    (
-        "DeadLetterPage",
-        "DeadLetter",
-        "Rejected events, newest first.",
-    ),
+    ("DeadLetterPage", "DeadLetter", "Rejected events, newest first."),
 ];
 
 /// All schemas, by name.
@@ -164,10 +156,7 @@ fn plain(schema: &mut Schema) {
         return;
     };
     schema.remove("default");
-    if schema
-        .get("format")
-        .is_some_and(|format| format != "date-time")
-    {
+    if schema.get("format").is_some_and(|format| format != "date-time") {
         schema.remove("format");
     }
     if let Some(Value::String(description)) = schema.get_mut("description") {
@@ -189,10 +178,7 @@ fn plain(schema: &mut Schema) {
         schema.extend(of);
     }
     if let Some(Value::Array(variants)) = schema.get("oneOf") {
-        let values: Vec<_> = variants
-            .iter()
-            .map(|variant| variant["const"].clone())
-            .collect();
+        let values: Vec<_> = variants.iter().map(|variant| variant["const"].clone()).collect();
         schema.remove("oneOf");
         schema.insert("type".to_owned(), "string".into());
         schema.insert("enum".to_owned(), values.into());

@@ -77,19 +77,11 @@ pub(super) fn write(reservation: &Reservation<'_>, out: &mut Vec<u8>) {
 
 /// Writes the fields alone, for an object that begins with other fields.
 pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut Vec<u8>) {
-    let Holder {
-        api_version,
-        kind,
-        name,
-        uid,
-    } = &this.reserved_by;
+    let Holder { api_version, kind, name, uid } = &this.reserved_by;
     field(out, "\"namespace\":", &this.namespace);
     put(out, ",\"reservedBy\":{");
-    for (key, text) in [
-        ("\"apiVersion\":", api_version),
-        ("\"kind\":", kind),
-        ("\"name\":", name),
-    ] {
+    for (key, text) in [("\"apiVersion\":", api_version), ("\"kind\":", kind), ("\"name\":", name)]
+    {
         if !text.is_empty() {
             field(out, key, text);
             out.push(b',');
@@ -171,10 +163,7 @@ fn field(out: &mut Vec<u8>, key: &str, text: &str) {
 /// Appends a JSON string of a text in UTF-8.
 fn quoted(out: &mut Vec<u8>, text: &[u8]) {
     if has_escapes(text) {
-        put(
-            out,
-            &serde_json::Value::from(String::from_utf8_lossy(text)).to_string(),
-        );
+        put(out, &serde_json::Value::from(String::from_utf8_lossy(text)).to_string());
     } else {
         out.push(b'"');
         out.extend_from_slice(text);

@@ -18,19 +18,15 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
         };
         let at = |namespace: &str| {
             let path = path.replace("{namespace}", namespace);
-            path.replace("{name}", "q")
-                .replace("{uid}", "u")
-                .replace("{*path}", "x")
+            path.replace("{name}", "q").replace("{uid}", "u").replace("{*path}", "x")
         };
         // The requested namespace, and whether a role in the team's pattern suffices for it.
         let requests: &[(String, bool)] = match scope {
             None | Some(Scope::Items | Scope::Readable) => &[(at("other"), true)],
             Some(Scope::Everywhere) => &[(at("team-a"), false)],
-            Some(Scope::Path) => &[
-                (at("team-a"), true),
-                (at("other"), false),
-                (at("team%2Da"), true),
-            ],
+            Some(Scope::Path) => {
+                &[(at("team-a"), true), (at("other"), false), (at("team%2Da"), true)]
+            }
             Some(Scope::Query) => &[
                 (format!("{path}?namespace=team-a"), true),
                 (format!("{path}?names%70ace=team%2Da&limit=1"), true),
@@ -43,10 +39,9 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
         for (uri, team_suffices) in requests {
             for (index, role) in Role::ALL.into_iter().enumerate() {
                 let has_role = roles.is_empty() || roles.contains(&role);
-                for (issued, reaches) in [
-                    (&everywhere[index], true),
-                    (&in_team[index], *team_suffices),
-                ] {
+                for (issued, reaches) in
+                    [(&everywhere[index], true), (&in_team[index], *team_suffices)]
+                {
                     let response = call(&router, request(method, uri, Some(issued)));
                     let status = response.await.status();
                     let expected = match has_role && reaches {
@@ -54,18 +49,11 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
                         false => StatusCode::FORBIDDEN,
                     };
                     let namespaces = &issued.record.namespaces;
-                    assert_eq!(
-                        status, expected,
-                        "{method} {uri} as {role} in {namespaces:?}"
-                    );
+                    assert_eq!(status, expected, "{method} {uri} as {role} in {namespaces:?}");
                 }
             }
             let response = call(&router, request(method, uri, None)).await;
-            assert_eq!(
-                response.status(),
-                StatusCode::UNAUTHORIZED,
-                "{method} {uri}"
-            );
+            assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{method} {uri}");
         }
     }
 }
@@ -109,34 +97,16 @@ async fn refusals_are_problems() {
     for issued in [None, Some(&expired), Some(&stranger)] {
         let response = called(issued, "GET", "/v1/quotas").await;
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
-        assert_eq!(
-            response.headers()["www-authenticate"],
-            "Bearer realm=\"quotad\""
-        );
-        assert_eq!(
-            response.headers()["content-type"],
-            "application/problem+json"
-        );
+        assert_eq!(response.headers()["www-authenticate"], "Bearer realm=\"quotad\"");
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
         bodies.push(text(response).await);
     }
     assert!(bodies.iter().all(|body| *body == bodies[0]), "{bodies:?}");
-    assert!(
-        bodies[0].contains("\"reason\":\"Unauthorized\""),
-        "{}",
-        bodies[0]
-    );
+    assert!(bodies[0].contains("\"reason\":\"Unauthorized\""), "{}", bodies[0]);
 
     for (method, path, detail) in [
-        (
-            "GET",
-            "/v1/namespaces/other/usage",
-            "ci needs the role read in the namespace other",
-        ),
-        (
-            "POST",
-            "/v1/drift",
-            "ci needs the role read in all namespaces",
-        ),
+        ("GET", "/v1/namespaces/other/usage", "ci needs the role read in the namespace other"),
+        ("POST", "/v1/drift", "ci needs the role read in all namespaces"),
         (
             "POST",
             "/v1/namespaces/team-a/reservations",
@@ -199,25 +169,13 @@ async fn kubernetes_clients_are_told_in_their_words() {
                  \"clusterresourcequotas\" in API group \"quota.openshift.io\" at the cluster scope"
             ),
         ),
-        (
-            "POST",
-            "/version",
-            format!("forbidden: {cannot} post path \"/version\""),
-        ),
+        ("POST", "/version", format!("forbidden: {cannot} post path \"/version\"")),
     ] {
         let status = called(Some(&team), method, path).await;
         assert_eq!(status["message"], message);
         assert_eq!(status["reason"], "Forbidden");
         assert_eq!(status["code"], 403);
     }
-    let status = called(
-        Some(&team),
-        "DELETE",
-        "/api/v1/namespaces/other/resourcequotas/q",
-    )
-    .await;
-    assert_eq!(
-        status["details"],
-        serde_json::json!({"name": "q", "kind": "resourcequotas"})
-    );
+    let status = called(Some(&team), "DELETE", "/api/v1/namespaces/other/resourcequotas/q").await;
+    assert_eq!(status["details"], serde_json::json!({"name": "q", "kind": "resourcequotas"}));
 }

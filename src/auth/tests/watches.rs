@@ -40,10 +40,7 @@ async fn a_watch_ends_when_its_token_expires() {
     issued.record.expires = Some(now().minus(Span::from_seconds(1)));
     let register = Arc::new(Register::from(file(&[&issued])));
     let (_sender, receiver) = tokio::sync::watch::channel(register);
-    let credential = Credential::Token {
-        id: issued.record.id.clone(),
-        hash: issued.record.hash,
-    };
+    let credential = Credential::Token { id: issued.record.id.clone(), hash: issued.record.hash };
     let principal = Principal::new("ci", &[Role::Read], &[Pattern::all()]);
     crate::auth::layer::until_revoked(receiver, credential, principal).await;
 }

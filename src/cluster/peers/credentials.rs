@@ -88,10 +88,7 @@ impl Credentials {
         let text = format!("Bearer {secret}");
         let mut bearer = HeaderValue::from_str(&text)?;
         bearer.set_sensitive(true);
-        Ok(Self {
-            bearer,
-            hash: blake3::hash(text.as_bytes()),
-        })
+        Ok(Self { bearer, hash: blake3::hash(text.as_bytes()) })
     }
 
     /// Adds the secret and the caller on whose behalf this node sends a request. None if a header cannot hold the
@@ -120,12 +117,7 @@ impl Credentials {
             return false;
         };
         extensions.insert(FromNode);
-        if let Some(Caller {
-            name,
-            roles,
-            namespaces,
-        }) = actor.principal
-        {
+        if let Some(Caller { name, roles, namespaces }) = actor.principal {
             extensions.insert(Principal::new(&name, &roles, &namespaces));
         }
         if let Some(peer) = extensions.get_mut::<Peer>() {

@@ -36,16 +36,10 @@ struct World {
 impl World {
     fn new() -> Self {
         let directory = TempDir::new().unwrap();
-        let config = Config {
-            data_dir: directory.path().to_owned(),
-            ..Config::default()
-        };
+        let config = Config { data_dir: directory.path().to_owned(), ..Config::default() };
         let recovered = recover(&config, Throttle::default()).unwrap();
-        let options = writer::Options {
-            policy: Policy::default(),
-            queue: 16,
-            max_batch_entries: 16,
-        };
+        let options =
+            writer::Options { policy: Policy::default(), queue: 16, max_batch_entries: 16 };
         let (ledger, threads) = writer::start(
             recovered.state,
             recovered.journal,
@@ -120,10 +114,7 @@ async fn every_route_of_the_api_answers() {
         // The ledger is empty, but each handler reports that with its own message.
         if status == StatusCode::NOT_FOUND {
             let text = begin(response).await;
-            assert!(
-                !text.contains("there is nothing at"),
-                "{method} {uri}: {text}"
-            );
+            assert!(!text.contains("there is nothing at"), "{method} {uri}: {text}");
         }
     }
     world.close();
@@ -153,10 +144,7 @@ async fn what_is_not_in_the_table_is_refused_in_the_words_of_those_who_ask() {
     ] {
         let response = world.call(&Method::GET, path, "").await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
-        assert_eq!(
-            response.headers()["content-type"],
-            "application/problem+json"
-        );
+        assert_eq!(response.headers()["content-type"], "application/problem+json");
     }
     // A namespace that was forgotten is not all of them.
     for method in [Method::GET, Method::DELETE] {
@@ -168,14 +156,7 @@ async fn what_is_not_in_the_table_is_refused_in_the_words_of_those_who_ask() {
 
 #[test]
 fn bodies_are_bounded_by_what_they_bring() {
-    for Spec {
-        method,
-        path,
-        body,
-        retry_after,
-        ..
-    } in specs()
-    {
+    for Spec { method, path, body, retry_after, .. } in specs() {
         let expected = match path {
             "/v1/events" | "/v1/drift" | "/v1/corrections" => BodyLimit::Events,
             "/admit" | "/audit" => continue,
@@ -184,12 +165,6 @@ fn bodies_are_bounded_by_what_they_bring() {
         assert_eq!(body, expected, "{method} {path}");
         assert!(retry_after, "{method} {path}");
     }
-    let admit = specs()
-        .into_iter()
-        .find(|spec| spec.path == "/admit")
-        .unwrap();
-    assert!(
-        !admit.retry_after,
-        "an API server repeats what bears Retry-After"
-    );
+    let admit = specs().into_iter().find(|spec| spec.path == "/admit").unwrap();
+    assert!(!admit.retry_after, "an API server repeats what bears Retry-After");
 }

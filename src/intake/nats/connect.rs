@@ -28,9 +28,8 @@ pub(super) async fn connect(
     };
     let mut options = connection.options("quotad").await?;
     if is_in_cluster {
-        options = options
-            .ping_interval(CONNECT_TIMEOUT.get())
-            .request_timeout(Some(REQUEST_TIMEOUT));
+        options =
+            options.ping_interval(CONNECT_TIMEOUT.get()).request_timeout(Some(REQUEST_TIMEOUT));
     }
     let options = options
         .subscription_capacity(settings.fetch_messages.get().saturating_mul(4))

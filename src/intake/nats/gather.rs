@@ -144,10 +144,7 @@ impl<'a> Gather<'a> {
         }
         let payload = message.payload.clone();
         let events = self.events(message, now).peekable();
-        self.reading = Some(Reading {
-            events,
-            message: Read { place, payload },
-        });
+        self.reading = Some(Reading { events, message: Read { place, payload } });
         Ok(())
     }
 
@@ -159,12 +156,7 @@ impl<'a> Gather<'a> {
     }
 
     fn events(&mut self, message: Delivered, now: Timestamp) -> Events {
-        let Intake {
-            reader,
-            settings,
-            source,
-            ..
-        } = self.intake;
+        let Intake { reader, settings, source, .. } = self.intake;
         if message.is_marker() {
             self.chunk.add_ignored();
             return reader.read(Bytes::new(), now);
@@ -181,25 +173,17 @@ impl<'a> Gather<'a> {
                     format!("{length} bytes are more than nats.max_message_bytes"),
                 ))
             }
-            (_, Some(reason)) => Some((
-                Rejection::Malformed,
-                format!("the message cannot be read: {reason}"),
-            )),
+            (_, Some(reason)) => {
+                Some((Rejection::Malformed, format!("the message cannot be read: {reason}")))
+            }
             _ if payload.trim_ascii().is_empty() => {
                 Some((Rejection::Malformed, "the message is empty".to_owned()))
             }
             _ => None,
         };
         if let Some((rejection, reason)) = refused {
-            let rejected = Rejected {
-                line: 1,
-                rejection,
-                reason,
-                resource: None,
-                text: payload,
-            };
-            self.chunk
-                .add_rejected(source, self.follower.position(), rejected);
+            let rejected = Rejected { line: 1, rejection, reason, resource: None, text: payload };
+            self.chunk.add_rejected(source, self.follower.position(), rejected);
             return reader.read(Bytes::new(), now);
         }
         events(reader, message.headers.as_ref(), payload, now)

@@ -31,8 +31,6 @@ pub(super) async fn identify(
         return Ok(identity);
     };
     let message = messages.at(cursor.position).await?;
-    let held = message
-        .as_ref()
-        .map(|message| (message.position.time, &*message.payload));
+    let held = message.as_ref().map(|message| (message.position.time, &*message.payload));
     Ok(source::is_what_was_consumed(cursor, held))
 }

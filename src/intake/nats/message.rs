@@ -127,26 +127,15 @@ mod tests {
     use super::*;
 
     fn stored(subject: &str, headers: &[u8], payload: &'static [u8]) -> Delivered {
-        let position = MessagePosition {
-            stream_sequence: 1,
-            consumer_sequence: 1,
-            time: Timestamp::EPOCH,
-        };
-        Delivered::from_stored(
-            position,
-            subject.to_owned(),
-            headers,
-            Bytes::from_static(payload),
-        )
+        let position =
+            MessagePosition { stream_sequence: 1, consumer_sequence: 1, time: Timestamp::EPOCH };
+        Delivered::from_stored(position, subject.to_owned(), headers, Bytes::from_static(payload))
     }
 
     #[test]
     fn headers_are_read_or_the_reason_is_named() {
-        let message = stored(
-            "a.b",
-            b"NATS/1.0\r\nce-type: x\r\nlong: one\r\n  two\r\nempty:\r\n\r\n",
-            b"{}",
-        );
+        let message =
+            stored("a.b", b"NATS/1.0\r\nce-type: x\r\nlong: one\r\n  two\r\nempty:\r\n\r\n", b"{}");
         assert_eq!(message.unreadable, None);
         let headers = message.headers.unwrap();
         let value = |name: &str| headers.get(name).map(HeaderValue::as_str);
@@ -155,22 +144,10 @@ mod tests {
         assert_eq!(value("empty"), Some(""));
         assert!(stored("a.b", b"", b"{}").headers.is_none());
         for (block, reason) in [
-            (
-                &b"NATS/1.0\r\nno colon\r\n\r\n"[..],
-                "has no colon: \"no colon\"",
-            ),
-            (
-                b"NATS/1.0\r\na name: x\r\n\r\n",
-                "name of a header is invalid",
-            ),
-            (
-                b"NATS/1.0\r\n: x\r\n y\rz\r\n\r\n",
-                "value of a header is invalid",
-            ),
-            (
-                b"NATS/1.0\r\nname: a\rb\r\n\r\n",
-                "value of a header is invalid",
-            ),
+            (&b"NATS/1.0\r\nno colon\r\n\r\n"[..], "has no colon: \"no colon\""),
+            (b"NATS/1.0\r\na name: x\r\n\r\n", "name of a header is invalid"),
+            (b"NATS/1.0\r\n: x\r\n y\rz\r\n\r\n", "value of a header is invalid"),
+            (b"NATS/1.0\r\nname: a\rb\r\n\r\n", "value of a header is invalid"),
             (b"NATS/1.0\r\nname: \xff\r\n\r\n", "not UTF-8"),
             (b"NATS/1.0 404 None\r\n\r\n", "begin with a status"),
             (b"HTTP/1.1\r\n\r\n", "do not begin with NATS/1.0"),

@@ -162,10 +162,7 @@ enum Ended {
     #[error("cannot receive messages: {0}")]
     Undelivered(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("cannot {0}: {1}")]
-    Failed(
-        &'static str,
-        #[source] Box<dyn std::error::Error + Send + Sync>,
-    ),
+    Failed(&'static str, #[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl Ended {
@@ -177,10 +174,7 @@ impl Ended {
 
     /// Returns true if a message that the client library cannot read may be the cause.
     const fn is_break(&self) -> bool {
-        matches!(
-            self,
-            Self::Disconnected | Self::Incomplete | Self::Stalled | Self::Undelivered(_)
-        )
+        matches!(self, Self::Disconnected | Self::Incomplete | Self::Stalled | Self::Undelivered(_))
     }
 }
 

@@ -42,20 +42,13 @@ pub(super) struct MessageReader {
 impl MessageReader {
     pub(super) fn new(client: &async_nats::Client, stream: &Stream) -> Self {
         let name = &stream.cached_info().config.name;
-        Self {
-            context: jetstream::new(client.clone()),
-            request: format!("STREAM.MSG.GET.{name}"),
-        }
+        Self { context: jetstream::new(client.clone()), request: format!("STREAM.MSG.GET.{name}") }
     }
 
     /// The message at this position; none if the stream does not hold it.
     pub(super) async fn at(&self, position: u64) -> Result<Option<Delivered>, Ended> {
         let seq = Some(position);
-        self.get(Wanted {
-            seq,
-            ..Wanted::default()
-        })
-        .await
+        self.get(Wanted { seq, ..Wanted::default() }).await
     }
 
     /// The first message with this subject (which may have wildcards) at or after the position; none if there is none.
@@ -64,22 +57,15 @@ impl MessageReader {
         position: u64,
         subject: &str,
     ) -> Result<Option<Delivered>, Ended> {
-        let wanted = Wanted {
-            seq: Some(position),
-            next_by_subj: Some(subject),
-            ..Wanted::default()
-        };
+        let wanted =
+            Wanted { seq: Some(position), next_by_subj: Some(subject), ..Wanted::default() };
         self.get(wanted).await
     }
 
     /// The last message with this subject (which may have wildcards); none if there is none.
     pub(super) async fn last(&self, subject: &str) -> Result<Option<Delivered>, Ended> {
         let last_by_subj = Some(subject);
-        self.get(Wanted {
-            last_by_subj,
-            ..Wanted::default()
-        })
-        .await
+        self.get(Wanted { last_by_subj, ..Wanted::default() }).await
     }
 
     async fn get(&self, wanted: Wanted<'_>) -> Result<Option<Delivered>, Ended> {
@@ -120,11 +106,7 @@ pub(super) fn one_by_one(
         read: u64,
         readable: usize,
     }
-    let begin = Progress {
-        position,
-        read: 0,
-        readable: 0,
-    };
+    let begin = Progress { position, read: 0, readable: 0 };
     stream::unfold(Some(begin), move |progress| {
         let (reader, subject) = (reader.clone(), subject.clone());
         async move {

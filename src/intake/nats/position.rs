@@ -19,11 +19,7 @@ impl MessagePosition {
     pub(super) fn read(reply: &str) -> Option<Self> {
         let mut tokens = [""; 9];
         let mut count = 0;
-        for token in reply
-            .strip_prefix("$JS.ACK.")?
-            .split('.')
-            .take(tokens.len())
-        {
+        for token in reply.strip_prefix("$JS.ACK.")?.split('.').take(tokens.len()) {
             tokens[count] = token;
             count += 1;
         }

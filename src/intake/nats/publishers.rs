@@ -62,11 +62,7 @@ struct Cluster {
 
 impl Cluster {
     const fn new(kinds: Kinds) -> Self {
-        Self {
-            kinds,
-            wait: Duration::ZERO,
-            not_before: None,
-        }
+        Self { kinds, wait: Duration::ZERO, not_before: None }
     }
 
     fn due_in(&self, now: Instant) -> Duration {
@@ -87,11 +83,7 @@ impl Cluster {
 
 impl Pending {
     const fn new(interval: Duration) -> Self {
-        Self {
-            clusters: BTreeMap::new(),
-            for_first: Kinds::None,
-            interval,
-        }
+        Self { clusters: BTreeMap::new(), for_first: Kinds::None, interval }
     }
 
     /// Records a cluster. Returns whether it is new.
@@ -119,8 +111,7 @@ impl Pending {
             .clusters
             .iter_mut()
             .filter(|(_, cluster)| cluster.kinds != Kinds::None && cluster.due_in(now).is_zero());
-        due.map(|(name, cluster)| (name.clone(), std::mem::take(&mut cluster.kinds)))
-            .collect()
+        due.map(|(name, cluster)| (name.clone(), std::mem::take(&mut cluster.kinds))).collect()
     }
 
     /// How long until one of the pending requests may be sent; none: there are none.
@@ -310,9 +301,7 @@ impl Publishers {
         let subject = format!("{}.{cluster}.relist", self.0.prefix);
         let resources = kinds.names();
         let body = serde_json::to_vec(&Body { resources }).unwrap_or_default();
-        let request = Request::new()
-            .payload(body.into())
-            .timeout(Some(NO_SUBSCRIBER_WITHIN));
+        let request = Request::new().payload(body.into()).timeout(Some(NO_SUBSCRIBER_WITHIN));
         let is_heard = match client.send_request(subject.clone(), request).await {
             Ok(_) => true,
             Err(error) => error.kind() == RequestErrorKind::TimedOut,
@@ -342,9 +331,7 @@ impl Publishers {
 /// The cluster in a subject: the first token that the filter leaves open, or the last token if the filter has no
 /// wildcard.
 fn cluster_of<'a>(pattern: &str, subject: &'a str) -> Option<&'a str> {
-    let open = pattern
-        .split('.')
-        .position(|word| word == "*" || word == ">");
+    let open = pattern.split('.').position(|word| word == "*" || word == ">");
     match open {
         Some(place) => subject.split('.').nth(place),
         None => subject.rsplit('.').next(),

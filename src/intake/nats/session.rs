@@ -146,9 +146,7 @@ impl<'a> Session<'a> {
 
     /// Logs once what this stream cannot do.
     fn report_properties(&self) {
-        let Intake {
-            source, settings, ..
-        } = self.intake;
+        let Intake { source, settings, .. } = self.intake;
         if self.intake.has_reported.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -166,12 +164,7 @@ impl<'a> Session<'a> {
 
     /// Records how the stream has changed since the last session.
     async fn resume(&mut self, identity: Identity) -> Result<(), Ended> {
-        let Intake {
-            ledger,
-            actor,
-            source,
-            ..
-        } = self.intake;
+        let Intake { ledger, actor, source, .. } = self.intake;
         match identity {
             Identity::Same | Identity::Held => {}
             Identity::New => tracing::info!(stream = %source, "consuming for the first time"),
@@ -197,12 +190,7 @@ impl<'a> Session<'a> {
 
     /// Records that the messages up to a position are lost.
     async fn mark_lost(&mut self, last: u64) -> Result<(), Ended> {
-        let Intake {
-            ledger,
-            actor,
-            source,
-            ..
-        } = self.intake;
+        let Intake { ledger, actor, source, .. } = self.intake;
         let first = self.position.saturating_add(1);
         tracing::warn!(stream = %source, first, last, "messages were removed before they were consumed");
         note(ledger, actor, decide::gap(source, first, last)).await?;
@@ -214,11 +202,7 @@ impl<'a> Session<'a> {
     /// Learns from the subject of the last message, or else of the first message to come, which clusters have a
     /// publisher.
     async fn meet_publisher(&self) {
-        let Intake {
-            publishers,
-            settings,
-            ..
-        } = self.intake;
+        let Intake { publishers, settings, .. } = self.intake;
         if publishers.has_no_publishers()
             && let Ok(Some(last)) = self.reader.last(&settings.subject).await
             && last.unreadable.is_none()
@@ -229,9 +213,7 @@ impl<'a> Session<'a> {
 
     /// The messages that a new consumer delivers.
     async fn deliveries(&self) -> Result<Messages, Ended> {
-        let Intake {
-            settings, client, ..
-        } = self.intake;
+        let Intake { settings, client, .. } = self.intake;
         let consumer = pull::Config {
             deliver_policy: DeliverPolicy::ByStartSequence {
                 start_sequence: self.position.saturating_add(1),
@@ -271,12 +253,8 @@ impl<'a> Session<'a> {
         mut interrupted: impl Future<Output = Ended> + Unpin,
     ) -> Ended {
         let intake = self.intake;
-        let mut gather = Gather::new(
-            intake,
-            self.incarnation.clone(),
-            self.is_all_ours,
-            self.position,
-        );
+        let mut gather =
+            Gather::new(intake, self.incarnation.clone(), self.is_all_ours, self.position);
         let mut ticks = tokio::time::interval(intake.settings.poll_interval.get());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut recording: Option<Recording<'_>> = None;
@@ -322,12 +300,7 @@ impl<'a> Session<'a> {
     }
 
     fn record(&self, piece: Piece) -> Recording<'a> {
-        let Intake {
-            ledger,
-            actor,
-            publishers,
-            ..
-        } = self.intake;
+        let Intake { ledger, actor, publishers, .. } = self.intake;
         Box::pin(async move {
             let Piece { chunk, consumed } = piece;
             let from = Source::Nats;
@@ -342,9 +315,7 @@ impl<'a> Session<'a> {
         if let Some(Consumed { cursor, .. }) = consumed {
             self.position = cursor.position;
             self.silent_since = None;
-            self.intake
-                .status
-                .set_cursor(cursor.position, Some(cursor.time));
+            self.intake.status.set_cursor(cursor.position, Some(cursor.time));
         }
         self.report_outdated();
         self.reach_target();
@@ -352,12 +323,7 @@ impl<'a> Session<'a> {
 
     /// Reports whether a kind has to be listed before its recorded objects are right.
     fn report_outdated(&self) {
-        let Intake {
-            ledger,
-            status,
-            actor,
-            ..
-        } = self.intake;
+        let Intake { ledger, status, actor, .. } = self.intake;
         let is_outdated =
             ledger.peek(|state| state.awaited_resets(&actor.principal).next().is_some());
         status.set_outdated(is_outdated);
@@ -379,23 +345,15 @@ impl<'a> Session<'a> {
     /// Requests the kinds that a watermark depends on, or whose objects are to be replaced, but that have not been
     /// listed: the publisher may not have received the request, or the daemon may have ended before sending it.
     fn request_relists(&self) {
-        let Intake {
-            ledger,
-            publishers,
-            actor,
-            ..
-        } = self.intake;
+        let Intake { ledger, publishers, actor, .. } = self.intake;
         if !publishers.may_request() {
             return;
         }
         let required = ledger.watermark().required();
         let unlisted = ledger.peek(|state| {
             let is_begun = |source: &Name, kind: &Name| {
-                let scope = RelistScope {
-                    resource: kind.clone(),
-                    namespace: None,
-                    source: source.clone(),
-                };
+                let scope =
+                    RelistScope { resource: kind.clone(), namespace: None, source: source.clone() };
                 state.relist(&scope).is_some()
             };
             let replaced = state.awaited_resets(&actor.principal);

@@ -50,9 +50,7 @@ pub struct StreamStatus {
 
 impl StreamStatus {
     fn new(poll_interval: Duration, since: Timestamp) -> Self {
-        let tolerance = poll_interval
-            .saturating_mul(POLLS)
-            .max(Duration::from_secs(2));
+        let tolerance = poll_interval.saturating_mul(POLLS).max(Duration::from_secs(2));
         let tolerance = i64::try_from(tolerance.as_nanos()).unwrap_or(i64::MAX);
         Self {
             connected: false,
@@ -86,9 +84,7 @@ impl StreamStatus {
     pub fn is_lagging(&self, now: Timestamp) -> bool {
         !self.connected
             || self.is_outdated
-            || self
-                .caught_up_to
-                .is_none_or(|time| now.since(time) > self.tolerance)
+            || self.caught_up_to.is_none_or(|time| now.since(time) > self.tolerance)
     }
 }
 
@@ -177,15 +173,13 @@ impl Status {
                     true => age.is_none_or(|age| age > required.max_age),
                     false => time.is_none_or(|time| time <= required.since),
                 };
-                is_late.then(
-                    || match (age, state.is_listed(&required.source, resource)) {
-                        (Some(age), _) => {
-                            format!("{resource} {}s ago", age.nanoseconds() / 1_000_000_000)
-                        }
-                        (None, true) => format!("{resource} never"),
-                        (None, false) => format!("{resource} not listed"),
-                    },
-                )
+                is_late.then(|| match (age, state.is_listed(&required.source, resource)) {
+                    (Some(age), _) => {
+                        format!("{resource} {}s ago", age.nanoseconds() / 1_000_000_000)
+                    }
+                    (None, true) => format!("{resource} never"),
+                    (None, false) => format!("{resource} not listed"),
+                })
             });
             late.collect::<Vec<_>>().join(", ")
         });
@@ -199,8 +193,7 @@ impl Status {
     }
 
     pub(super) fn set_connected(&self, connected: bool) {
-        self.stream
-            .send_modify(|stream| stream.connected = connected);
+        self.stream.send_modify(|stream| stream.connected = connected);
         metrics::stream_connected(connected);
     }
 
@@ -217,13 +210,11 @@ impl Status {
     }
 
     pub(super) fn set_outdated(&self, is_outdated: bool) {
-        self.stream
-            .send_modify(|stream| stream.is_outdated = is_outdated);
+        self.stream.send_modify(|stream| stream.is_outdated = is_outdated);
     }
 
     pub(super) fn set_last_sequence(&self, last: u64) {
-        self.stream
-            .send_modify(|stream| stream.last_sequence = last);
+        self.stream.send_modify(|stream| stream.last_sequence = last);
     }
 
     pub(super) fn set_caught_up(&self, to: Timestamp) {
@@ -235,8 +226,7 @@ impl Status {
 
     /// Records why the stream cannot be consumed, until it is caught up with.
     pub(super) fn set_obstacle(&self, why: &str) {
-        self.stream
-            .send_modify(|stream| stream.obstacle = Some(why.to_owned()));
+        self.stream.send_modify(|stream| stream.obstacle = Some(why.to_owned()));
     }
 
     /// Sets the metrics to the present status. Called at each scrape, since a source that is gone triggers no update.
@@ -244,10 +234,7 @@ impl Status {
         let (stream, now) = (self.get(), now());
         // Only the leader of a cluster consumes the stream.
         let (messages, lag) = match self.ledger.decides() {
-            true => (
-                stream.last_sequence.saturating_sub(stream.cursor),
-                stream.lag(now),
-            ),
+            true => (stream.last_sequence.saturating_sub(stream.cursor), stream.lag(now)),
             false => (0, Duration::ZERO),
         };
         metrics::stream_lag(messages, lag);

@@ -113,10 +113,7 @@ fn is_missing(kind: &GetStreamErrorKind) -> bool {
 
 /// Whether the stream only accepts subjects that this ledger consumes, so that a missing position is a lost message.
 pub(super) fn is_all_ours(config: &Config, subject: &str) -> bool {
-    let has_sources = config
-        .sources
-        .as_ref()
-        .is_some_and(|sources| !sources.is_empty());
+    let has_sources = config.sources.as_ref().is_some_and(|sources| !sources.is_empty());
     config.subjects == [subject] && config.mirror.is_none() && !has_sources
 }
 
@@ -131,21 +128,13 @@ mod tests {
             offline,
             ..PeerInfo::default()
         };
-        ClusterInfo {
-            replicas: replicas.iter().map(replica).collect(),
-            ..ClusterInfo::default()
-        }
+        ClusterInfo { replicas: replicas.iter().map(replica).collect(), ..ClusterInfo::default() }
     }
 
     #[test]
     fn a_leader_has_just_heard_from_most_of_those_who_have_copies() {
-        let (now, just, long_ago, gone, never) = (
-            (1e-9, false),
-            (2.9, false),
-            (4.0, false),
-            (0.1, true),
-            (0.0, false),
-        );
+        let (now, just, long_ago, gone, never) =
+            ((1e-9, false), (2.9, false), (4.0, false), (0.1, true), (0.0, false));
         for replicas in [
             &[][..],
             &[now],

@@ -56,9 +56,7 @@ pub(super) fn read(reader: &Reader, event: &Wire<'_>) -> Result<Option<Bookmark>
 
 /// The kinds of a bookmark. One that cannot be read is skipped: the others would wait for it for ever.
 fn resources(reader: &Reader, field: &Field<'_>) -> Result<Vec<Watermark>, Fault> {
-    let kinds = field
-        .object()
-        .map_err(|error| Fault::field(format!("resources: {error}")))?;
+    let kinds = field.object().map_err(|error| Fault::field(format!("resources: {error}")))?;
     let mut skipped = Skipped::default();
     let mut watermarks = Vec::with_capacity(kinds.len());
     for (name, progress) in kinds {
@@ -121,11 +119,7 @@ impl Skipped {
         metrics::watermarks_skipped(self.count);
         if WARNINGS.pass().is_some() {
             let skipped = self.count;
-            tracing::warn!(
-                skipped,
-                first,
-                "kinds of a publisher's bookmark were skipped"
-            );
+            tracing::warn!(skipped, first, "kinds of a publisher's bookmark were skipped");
         }
     }
 }
@@ -138,8 +132,8 @@ fn id(name: &str, field: Option<&Field<'_>>) -> Result<Name, Fault> {
     let id = plain::text(name, field)?;
     match id.len() <= ID_MAX_BYTES && id.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(Name::from(id)),
-        false => Err(Fault::field(format!(
-            "{name}: at most {ID_MAX_BYTES} printable ASCII characters"
-        ))),
+        false => {
+            Err(Fault::field(format!("{name}: at most {ID_MAX_BYTES} printable ASCII characters")))
+        }
     }
 }

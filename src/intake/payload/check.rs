@@ -65,10 +65,7 @@ pub(super) fn resource_name(text: &str) -> Result<(), Fault> {
 fn wrong(what: &str, text: &str, complaints: Vec<String>) -> Result<(), Fault> {
     match complaints.is_empty() {
         true => Ok(()),
-        false => Err(Fault::field(format!(
-            "{what} {text:?}: {}",
-            complaints.join("; ")
-        ))),
+        false => Err(Fault::field(format!("{what} {text:?}: {}", complaints.join("; ")))),
     }
 }
 
@@ -90,9 +87,7 @@ pub(super) fn version(text: &str) -> Result<u64, Fault> {
     }
     let version = text.parse().ok().filter(|&version| version <= VERSION_MAX);
     version.ok_or_else(|| {
-        Fault::field(format!(
-            "resourceVersion {text:?} is not a number up to {VERSION_MAX}"
-        ))
+        Fault::field(format!("resourceVersion {text:?} is not a number up to {VERSION_MAX}"))
     })
 }
 
@@ -118,12 +113,7 @@ pub(super) fn fits(mut sighting: Sighting) -> Result<Sighting, Fault> {
         {
             let record = Arc::make_mut(record);
             let spec = std::mem::take(&mut record.spec);
-            report(
-                "",
-                group::manifest::RESOURCE,
-                &record.name,
-                spec.quota.hard.len(),
-            );
+            report("", group::manifest::RESOURCE, &record.name, spec.quota.hard.len());
             return Ok(sighting);
         }
         _ => {}
@@ -159,17 +149,13 @@ fn shorten(footprint: &mut Footprint, excess: usize) -> Option<usize> {
         }
         let amounts = [Some(&footprint.resources), replica].into_iter().flatten();
         let amounts = amounts.filter_map(|list| list.get(name));
-        bytes += amounts
-            .map(|amount| size::of_amount(name, amount))
-            .sum::<usize>();
+        bytes += amounts.map(|amount| size::of_amount(name, amount)).sum::<usize>();
         left_out.insert(name.clone());
     }
     if bytes < excess {
         return None;
     }
-    footprint
-        .resources
-        .retain(|name, _| !left_out.contains(name));
+    footprint.resources.retain(|name, _| !left_out.contains(name));
     if let Traits::Template { replica, .. } = &mut footprint.traits {
         replica.retain(|name, _| !left_out.contains(name));
     }

@@ -28,14 +28,8 @@ use super::{
 
 /// The metadata fields of a quota that are not stored: the record holds them separately, or they change with every
 /// write of the status.
-const NOT_KEPT: [&str; 6] = [
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "managedFields",
-];
+const NOT_KEPT: [&str; 6] =
+    ["name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"];
 
 /// The sighting of an object; none if the object does not count. `resource`: the name of its kind, if its event has it.
 pub(super) fn sighting(
@@ -77,32 +71,21 @@ pub(super) fn sighting(
     if change == Change::Deleted {
         let namespace = metadata.namespace.clone();
         let quota = quota.map(|_| metadata.name.clone());
-        return Ok(Some(Sighting::Deleted {
-            uid,
-            namespace,
-            quota,
-        }));
+        return Ok(Some(Sighting::Deleted { uid, namespace, quota }));
     }
-    let quota = quota
-        .map(|quota| adopted(metadata, *quota, now))
-        .transpose()?;
+    let quota = quota.map(|quota| adopted(metadata, *quota, now)).transpose()?;
     let observed = Observed {
         uid,
         namespace: metadata.namespace.clone(),
         resource: kind.name.clone(),
         name,
         version,
-        footprint: reader
-            .charging
-            .footprint(&kind.resource, &object, now, &NoContext),
+        footprint: reader.charging.footprint(&kind.resource, &object, now, &NoContext),
         // A lapse in the past is already part of the footprint.
         lapse: object.lapse().filter(|lapse| *lapse >= now),
         ends_reservation: false,
     };
-    let sighting = Sighting::Alive {
-        object: Box::new(observed),
-        quota: quota.map(Box::new),
-    };
+    let sighting = Sighting::Alive { object: Box::new(observed), quota: quota.map(Box::new) };
     check::fits(sighting).map(Some)
 }
 
@@ -116,9 +99,7 @@ fn namespace_seen(metadata: &Metadata, namespace: Namespace) -> Result<Sighting,
         uid: check::uid(&metadata.uid)?,
         version: check::version(&metadata.resource_version)?,
         labels: namespace.labels.unwrap_or_default(),
-        annotations: annotations
-            .map(|(key, value)| (key, Name::from(value)))
-            .collect(),
+        annotations: annotations.map(|(key, value)| (key, Name::from(value))).collect(),
     })))
 }
 
@@ -150,10 +131,7 @@ fn group_seen(
         spec: group.manifest.spec().0,
         metadata: kept(&group.metadata, Some((ADOPTED_VERSION, &version)))?,
     };
-    check::fits(Sighting::Group {
-        record: Arc::new(record),
-        max_depth,
-    })
+    check::fits(Sighting::Group { record: Arc::new(record), max_depth })
 }
 
 fn group_ended(metadata: &Metadata) -> Result<Sighting, Fault> {

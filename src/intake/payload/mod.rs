@@ -169,17 +169,9 @@ impl Reader {
         for (kind, plural) in kinds {
             let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
             let resource = GroupResource::new(group, plural);
-            plurals
-                .entry(group.to_owned())
-                .or_default()
-                .insert(kind.to_owned(), resource);
+            plurals.entry(group.to_owned()).or_default().insert(kind.to_owned(), resource);
         }
-        Self {
-            plurals,
-            adopt,
-            group_depth: GroupBounds::default().max_depth,
-            ..Self::default()
-        }
+        Self { plurals, adopt, group_depth: GroupBounds::default().max_depth, ..Self::default() }
     }
 
     /// The same reader, with these workloads charged for their pods.
@@ -245,15 +237,7 @@ impl Reader {
             Some(_) => (Values::whole(&payload), None),
             None => Values::split(&payload),
         };
-        Events {
-            reader: self.clone(),
-            payload,
-            values,
-            refused,
-            change,
-            now,
-            rejected: 0,
-        }
+        Events { reader: self.clone(), payload, values, refused, change, now, rejected: 0 }
     }
 
     /// The kind of an object.
@@ -335,11 +319,7 @@ impl Iterator for Events {
         if self.rejected >= REJECTED_MAX {
             let (line, rest) = self.values.rest(&self.payload)?;
             let reason = format!("not read, since {REJECTED_MAX} events before it were rejected");
-            return Some(Err(self.reject(
-                line,
-                rest,
-                Fault::new(Rejection::TooLarge, reason),
-            )));
+            return Some(Err(self.reject(line, rest, Fault::new(Rejection::TooLarge, reason))));
         }
         let (line, place) = self.values.next(&self.payload)?;
         Some(match self.read(&self.payload[place.clone()]) {

@@ -21,19 +21,13 @@ pub(super) fn sighting(
     event: &Wire<'_>,
 ) -> Result<Sighting, Fault> {
     if event.resource.is_none() && event.uid.is_none() {
-        return Err(Fault::shape(
-            "the event has neither an object nor a resource and a uid",
-        ));
+        return Err(Fault::shape("the event has neither an object nor a resource and a uid"));
     }
     let namespace = text("namespace", event.namespace.as_ref())?;
     check::namespace(namespace)?;
     let uid = check::uid(text("uid", event.uid.as_ref())?)?;
     if change == Change::Deleted {
-        return Ok(Sighting::Deleted {
-            uid,
-            namespace: Name::from(namespace),
-            quota: None,
-        });
+        return Ok(Sighting::Deleted { uid, namespace: Name::from(namespace), quota: None });
     }
     let kind = reader.resource(text("resource", event.resource.as_ref())?)?;
     let name = text("name", event.name.as_ref())?;
@@ -48,10 +42,7 @@ pub(super) fn sighting(
         lapse: None,
         ends_reservation: false,
     };
-    check::fits(Sighting::Alive {
-        object: Box::new(observed),
-        quota: None,
-    })
+    check::fits(Sighting::Alive { object: Box::new(observed), quota: None })
 }
 
 pub(super) fn text<'a>(name: &str, field: Option<&'a Field<'_>>) -> Result<&'a str, Fault> {
@@ -82,10 +73,8 @@ fn footprint(
     let usage = usage.object();
     let usage = usage.map_err(|error| Fault::field(format!("usage: {error}")))?;
     // Among several amounts for one name, the last one counts.
-    let usage: BTreeMap<&str, &RawValue> = usage
-        .iter()
-        .map(|(Text(name), amount)| (&**name, *amount))
-        .collect();
+    let usage: BTreeMap<&str, &RawValue> =
+        usage.iter().map(|(Text(name), amount)| (&**name, *amount)).collect();
     let amount = |(name, amount): (&str, &RawValue)| {
         let resource = reader.resource_name(name)?;
         let quantity = Quantity::from_json_token(amount.get())
@@ -101,8 +90,5 @@ fn footprint(
 }
 
 fn invalid_quantity(name: &str, reason: &str) -> Fault {
-    Fault::new(
-        Rejection::InvalidQuantity,
-        format!("usage: {name}: {reason}"),
-    )
+    Fault::new(Rejection::InvalidQuantity, format!("usage: {name}: {reason}"))
 }

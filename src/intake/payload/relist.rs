@@ -80,9 +80,7 @@ fn id(event: &Wire<'_>) -> Result<Option<Name>, Fault> {
     let fits = (1..=ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
     match fits {
         true => Ok(Some(Name::from(id))),
-        false => Err(Fault::field(format!(
-            "id: 1 to {ID_MAX_BYTES} printable ASCII characters"
-        ))),
+        false => Err(Fault::field(format!("id: 1 to {ID_MAX_BYTES} printable ASCII characters"))),
     }
 }
 
@@ -93,9 +91,7 @@ fn resets_versions(event: &Wire<'_>) -> Result<bool, Fault> {
     }
     match plain::text("versions", event.versions.as_ref())? {
         "reset" => Ok(true),
-        other => Err(Fault::field(format!(
-            "versions: {other:?}, but only \"reset\" is known"
-        ))),
+        other => Err(Fault::field(format!("versions: {other:?}, but only \"reset\" is known"))),
     }
 }
 

@@ -18,10 +18,7 @@ pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Conten
     if wire.data_base64.is_some() {
         return Err(Fault::shape("the CloudEvent's data is in base64, not JSON"));
     }
-    let data = wire
-        .data
-        .ok_or_else(|| Fault::field("the CloudEvent has no data"))?
-        .get();
+    let data = wire.data.ok_or_else(|| Fault::field("the CloudEvent has no data"))?.get();
     if let Some(change) = Change::of_cloud_event(event_type) {
         return read_object(reader, change, data, now);
     }
@@ -43,10 +40,8 @@ pub(super) fn read_object(
 }
 
 fn event(reader: &Reader, mut wire: Wire<'_>, now: Timestamp) -> Result<Content, Fault> {
-    let event_type = wire
-        .event_type
-        .as_ref()
-        .ok_or_else(|| Fault::shape("the event has no type"))?;
+    let event_type =
+        wire.event_type.as_ref().ok_or_else(|| Fault::shape("the event has no type"))?;
     let change = match &*event_type.0 {
         "ADDED" | "MODIFIED" => Change::Alive,
         "DELETED" => Change::Deleted,

@@ -22,10 +22,7 @@ pub(super) enum Values {
     /// One value per line.
     Lines { offset: usize, line: u64 },
     /// The elements of an array.
-    Elements {
-        places: std::vec::IntoIter<Range<usize>>,
-        next: u64,
-    },
+    Elements { places: std::vec::IntoIter<Range<usize>>, next: u64 },
 }
 
 impl Values {
@@ -34,13 +31,9 @@ impl Values {
         let start = payload.len() - payload.trim_ascii_start().len();
         if payload.get(start) == Some(&b'[') {
             return match serde_json::from_slice::<Elements<'_>>(payload) {
-                Ok(elements) => (
-                    Self::Elements {
-                        places: elements.places(payload).into_iter(),
-                        next: 1,
-                    },
-                    None,
-                ),
+                Ok(elements) => {
+                    (Self::Elements { places: elements.places(payload).into_iter(), next: 1 }, None)
+                }
                 Err(error) => (Self::Whole(None), Some(error.into())),
             };
         }
@@ -129,9 +122,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Elements<'a> {
                 let mut texts = Vec::new();
                 while let Some(element) = elements.next_element::<&'de RawValue>()? {
                     if texts.len() == ARRAY_MAX {
-                        return Err(A::Error::custom(format_args!(
-                            "more than {ARRAY_MAX} events"
-                        )));
+                        return Err(A::Error::custom(format_args!("more than {ARRAY_MAX} events")));
                     }
                     texts.push(element.get());
                 }

@@ -19,9 +19,7 @@ fn reader() -> Arc<Reader> {
 }
 
 fn read(payload: impl AsRef<[u8]>) -> Vec<Result<Incoming, Rejected>> {
-    reader()
-        .read(Bytes::copy_from_slice(payload.as_ref()), NOW)
-        .collect()
+    reader().read(Bytes::copy_from_slice(payload.as_ref()), NOW).collect()
 }
 
 /// The sighting of an event, if it has one.
@@ -73,14 +71,8 @@ fn plain(fields: &str) -> String {
 fn a_watch_event_tells_of_an_object() {
     let (pod, quota) = alive(pod("ADDED", "", SPEC));
     assert_eq!(pod.uid, Uid::new(UID).unwrap());
-    assert_eq!(
-        (&*pod.namespace, &*pod.resource, &*pod.name),
-        ("team-a", "pods", "web-0")
-    );
-    assert_eq!(
-        (pod.version, pod.lapse, pod.ends_reservation),
-        (42, None, false)
-    );
+    assert_eq!((&*pod.namespace, &*pod.resource, &*pod.name), ("team-a", "pods", "web-0"));
+    assert_eq!((pod.version, pod.lapse, pod.ends_reservation), (42, None, false));
     let counted = "count/pods=1,cpu=100m,limits.cpu=1,pods=1,requests.cpu=100m";
     assert_eq!(pod.footprint.resources.pretty(), counted);
     assert!(matches!(&pod.footprint.traits, Traits::Pod(pod) if pod.priority_class == "high"));
@@ -108,9 +100,7 @@ fn bookmarked(resources: &str) -> Vec<(String, bool)> {
         panic!("no bookmark");
     };
     let kinds = bookmark.resources.into_iter();
-    kinds
-        .map(|kind| (kind.resource.to_string(), kind.is_absent))
-        .collect()
+    kinds.map(|kind| (kind.resource.to_string(), kind.is_absent)).collect()
 }
 
 /// A quota may limit the number of any name, and the publisher may say of it that nobody serves it.
@@ -148,15 +138,10 @@ fn where_the_type_of_an_object_stands_changes_nothing() {
         format!(r#"{{{metadata},{spec},"kind":"Pod","apiVersion":"v1"}}"#),
         format!(r#"{{{spec},"kind":"Pod",{metadata},"apiVersion":"v1"}}"#),
     ] {
-        assert_eq!(
-            alive(format!(r#"{{"object":{object},"type":"MODIFIED"}}"#)).0,
-            usual
-        );
+        assert_eq!(alive(format!(r#"{{"object":{object},"type":"MODIFIED"}}"#)).0, usual);
     }
     assert!(
-        rejected(r#"{"type":"ADDED","object":{"kind":"Pod"}}"#)
-            .1
-            .contains("apiVersion and kind")
+        rejected(r#"{"type":"ADDED","object":{"kind":"Pod"}}"#).1.contains("apiVersion and kind")
     );
 }
 
@@ -167,10 +152,7 @@ fn a_pod_past_its_end_counts_as_an_object_only() {
         alive(pod("MODIFIED", &metadata, SPEC)).0
     };
     let over = deleting("2020-01-01T00:00:00Z");
-    assert_eq!(
-        (over.lapse, &*over.footprint.resources.pretty()),
-        (None, "count/pods=1")
-    );
+    assert_eq!((over.lapse, &*over.footprint.resources.pretty()), (None, "count/pods=1"));
     let to_come = deleting("2100-01-01T00:00:00Z");
     assert_eq!(to_come.lapse, Some("2100-01-01T00:00:30Z".parse().unwrap()));
     assert_eq!(to_come.footprint.resources.len(), 5);
@@ -189,10 +171,7 @@ fn kinds_are_counted_by_their_plural() {
         of("networking.k8s.io/v1", "NetworkPolicy"),
         "count/networkpolicies.networking.k8s.io=1"
     );
-    assert_eq!(
-        of("example.com/v1", "Widget"),
-        "count/widgets.example.com=1"
-    );
+    assert_eq!(of("example.com/v1", "Widget"), "count/widgets.example.com=1");
     assert_eq!(of("example.com/v1", "Fish"), "count/fish.example.com=1");
     assert_eq!(of("v1", "ConfigMap"), "configmaps=1,count/configmaps=1");
 }
@@ -214,10 +193,7 @@ fn a_resource_quota_is_adopted() {
     )
     .replace(r#""kind":"Pod""#, r#""kind":"ResourceQuota""#);
     let (object, adopted) = alive(&quota);
-    assert_eq!(
-        object.footprint.resources.pretty(),
-        "count/resourcequotas=1,resourcequotas=1"
-    );
+    assert_eq!(object.footprint.resources.pretty(), "count/resourcequotas=1,resourcequotas=1");
     let adopted = adopted.unwrap();
     assert_eq!(adopted.spec.hard.pretty(), "pods=3");
     assert_eq!(adopted.spec.scopes, ["BestEffort"]);
@@ -230,15 +206,8 @@ fn a_resource_quota_is_adopted() {
     );
 
     let not_adopting = Arc::new(Reader::new(&BTreeMap::new(), false));
-    let read = not_adopting
-        .read(quota.into(), NOW)
-        .next()
-        .unwrap()
-        .unwrap();
-    assert!(matches!(
-        read.content,
-        Content::Sighting(Sighting::Alive { quota: None, .. })
-    ));
+    let read = not_adopting.read(quota.into(), NOW).next().unwrap().unwrap();
+    assert!(matches!(read.content, Content::Sighting(Sighting::Alive { quota: None, .. })));
 }
 
 #[test]
@@ -280,10 +249,7 @@ fn a_cluster_resource_quota_is_adopted() {
     let Ok(Some(Sighting::Group { record, .. })) = one(group) else {
         panic!("no group");
     };
-    assert_eq!(
-        (&*record.name, record.uid.to_string()),
-        ("red", "g-1".to_owned())
-    );
+    assert_eq!((&*record.name, record.uid.to_string()), ("red", "g-1".to_owned()));
     assert_eq!(record.created, "2026-01-02T03:04:05Z".parse().unwrap());
     assert_eq!(record.adopted_version(), Some(40));
     assert_eq!(record.spec.quota.hard.pretty(), "pods=3");
@@ -328,9 +294,8 @@ fn a_list_of_groups_can_be_empty_only_where_they_are_adopted() {
 
 #[test]
 fn a_plain_event_is_measured_by_its_sender() {
-    let (widget, _) = alive(plain(
-        r#","resourceVersion":"7","usage":{"requests.example.com/units":"3"}"#,
-    ));
+    let (widget, _) =
+        alive(plain(r#","resourceVersion":"7","usage":{"requests.example.com/units":"3"}"#));
     assert_eq!(
         (&*widget.resource, &*widget.name, widget.version),
         ("widgets.example.com", "w1", 7)
@@ -340,10 +305,7 @@ fn a_plain_event_is_measured_by_its_sender() {
     assert_eq!(alive(plain(r#","resourceVersion":7"#)).0.version, 7);
     assert_eq!(alive(plain("")).0.version, 0);
     let more = alive(plain(r#","usage":{"count/widgets.example.com":"2"}"#)).0;
-    assert_eq!(
-        more.footprint.resources.pretty(),
-        "count/widgets.example.com=3"
-    );
+    assert_eq!(more.footprint.resources.pretty(), "count/widgets.example.com=3");
     let last = alive(plain(r#","usage":{"x":"-1","cpu":"1","x":"2"}"#)).0;
     let counted = "count/widgets.example.com=1,cpu=1,x=2";
     assert_eq!(last.footprint.resources.pretty(), counted);
@@ -406,10 +368,7 @@ fn cloud_events_wrap_the_other_shapes() {
     };
     assert_eq!(alive(knative("add")).0, usual);
     assert_eq!(alive(knative("update")).0, usual);
-    assert!(matches!(
-        one(knative("delete")),
-        Ok(Some(Sighting::Deleted { .. }))
-    ));
+    assert!(matches!(one(knative("delete")), Ok(Some(Sighting::Deleted { .. }))));
     for data in [pod("ADDED", "", SPEC), plain("")] {
         let event = format!(
             r#"{{"data":{data},"type":"com.example.changed","specversion":"1.0","uid":5}}"#
@@ -428,23 +387,14 @@ fn cloud_events_wrap_the_other_shapes() {
     assert!(matches!(added, Sighting::Alive { object, .. } if *object == usual));
     let deleted = binary("dev.knative.apiserver.resource.delete", &bare);
     assert!(matches!(deleted, Sighting::Deleted { .. }));
-    assert!(matches!(
-        binary("com.example.changed", &plain("")),
-        Sighting::Alive { .. }
-    ));
+    assert!(matches!(binary("com.example.changed", &plain("")), Sighting::Alive { .. }));
 
     for (event, what) in [
         (r#"{"specversion":"1.0","type":"a"}"#.to_owned(), "no data"),
         (r#"{"specversion":"1.0","data":{}}"#.to_owned(), "no type"),
+        (r#"{"specversion":"1.0","type":"a","data_base64":"e30="}"#.to_owned(), "base64"),
         (
-            r#"{"specversion":"1.0","type":"a","data_base64":"e30="}"#.to_owned(),
-            "base64",
-        ),
-        (
-            format!(
-                r#"{{"specversion":"1.0","type":"a","data":{}}}"#,
-                knative("add")
-            ),
+            format!(r#"{{"specversion":"1.0","type":"a","data":{}}}"#, knative("add")),
             "within a CloudEvent",
         ),
     ] {

@@ -47,14 +47,7 @@ pub(super) struct Rest<'a> {
 
 impl Watched<'_> {
     fn of(type_meta: TypeMeta, object: Object) -> Self {
-        Self {
-            type_meta,
-            object,
-            quota: None,
-            namespace: None,
-            group: None,
-            rest: Rest::default(),
-        }
+        Self { type_meta, object, quota: None, namespace: None, group: None, rest: Rest::default() }
     }
 
     /// The object, parsed as a workload that is charged for its pods.
@@ -116,16 +109,11 @@ impl<'de> Visitor<'de> for WatchedVisitor {
             }
         }
         let (Some(api_version), Some(kind)) = (api_version, kind) else {
-            return Err(A::Error::custom(
-                "the object does not say its apiVersion and kind",
-            ));
+            return Err(A::Error::custom("the object does not say its apiVersion and kind"));
         };
         let type_meta = TypeMeta { api_version, kind };
-        let fields = MapAccessDeserializer::new(Replay {
-            before: before.into_iter(),
-            value: None,
-            fields,
-        });
+        let fields =
+            MapAccessDeserializer::new(Replay { before: before.into_iter(), value: None, fields });
         read(type_meta, fields)
     }
 }
@@ -145,18 +133,12 @@ fn read<'de, D: Deserializer<'de>>(
     let is_group = type_meta.kind == KIND && type_meta.api_version == API_VERSION;
     if !(type_meta.is_namespace() || is_quota || is_group) {
         let guess = plural(type_meta.group(), &type_meta.kind);
-        let kind = GroupResource {
-            group: type_meta.group().into(),
-            resource: guess,
-        };
+        let kind = GroupResource { group: type_meta.group().into(), resource: guess };
         let (object, rest) = match Evaluator::of(&kind) {
             Evaluator::Count(_) => read_any(fields)?,
             _ => (Object::deserialize(&kind, fields)?, Rest::default()),
         };
-        return Ok(Watched {
-            rest,
-            ..Watched::of(type_meta, object)
-        });
+        return Ok(Watched { rest, ..Watched::of(type_meta, object) });
     }
     let Fields { metadata, spec } = Fields::deserialize(fields)?;
     let object = Object::Other(from_raw(metadata)?);
@@ -165,10 +147,7 @@ fn read<'de, D: Deserializer<'de>>(
         () if is_quota => {
             let mut spec = spec.map_or_else(|| Ok(Spec::default()), from_raw)?;
             spec.hard.make_canonical();
-            watched.quota = Some(Box::new(Quota {
-                metadata: metadata.get().into(),
-                spec,
-            }));
+            watched.quota = Some(Box::new(Quota { metadata: metadata.get().into(), spec }));
         }
         () if is_group => {
             let mut manifest = Manifest {
@@ -178,10 +157,7 @@ fn read<'de, D: Deserializer<'de>>(
             };
             manifest.spec.quota.hard.round_up_to_thousandths();
             manifest.spec.quota.hard.make_canonical();
-            watched.group = Some(Box::new(Group {
-                metadata: metadata.get().into(),
-                manifest,
-            }));
+            watched.group = Some(Box::new(Group { metadata: metadata.get().into(), manifest }));
         }
         () => watched.namespace = Some(from_raw(metadata)?),
     }
@@ -202,11 +178,7 @@ fn read_any<'de, D: Deserializer<'de>>(fields: D) -> Result<(Object, Rest<'de>),
         #[serde(borrow)]
         status: Option<&'a RawValue>,
     }
-    let Fields {
-        metadata,
-        spec,
-        status,
-    } = Fields::deserialize(fields)?;
+    let Fields { metadata, spec, status } = Fields::deserialize(fields)?;
     let object = Object::Other(Box::new(metadata.unwrap_or_default()));
     Ok((object, Rest { spec, status }))
 }

@@ -22,26 +22,13 @@ fn sighting(uid: &str, version: u64) -> Incoming {
         lapse: None,
         ends_reservation: false,
     };
-    let sighting = Sighting::Alive {
-        object: Box::new(object),
-        quota: None,
-    };
-    Incoming {
-        content: Content::Sighting(sighting),
-        size: 100,
-    }
+    let sighting = Sighting::Alive { object: Box::new(object), quota: None };
+    Incoming { content: Content::Sighting(sighting), size: 100 }
 }
 
 fn consumed(position: u64) -> Consumed {
-    let cursor = Cursor {
-        incarnation: "first".into(),
-        position,
-        ..Cursor::default()
-    };
-    Consumed {
-        source: "OBJECTS".into(),
-        cursor,
-    }
+    let cursor = Cursor { incarnation: "first".into(), position, ..Cursor::default() };
+    Consumed { source: "OBJECTS".into(), cursor }
 }
 
 fn decided(
@@ -63,13 +50,7 @@ fn decided(
 
 fn rejected(text: impl Into<Bytes>) -> Rejected {
     let rejection = Rejection::Malformed;
-    Rejected {
-        line: 1,
-        rejection,
-        reason: "bad".to_owned(),
-        resource: None,
-        text: text.into(),
-    }
+    Rejected { line: 1, rejection, reason: "bad".to_owned(), resource: None, text: text.into() }
 }
 
 #[test]
@@ -80,21 +61,11 @@ fn a_chunk_its_gaps_and_its_cursor_are_recorded_together() {
     chunk.add(sighting("a", 1));
     chunk.add_gap(&source, 5..=5);
     chunk.add(sighting("a", 1));
-    chunk.add(Incoming {
-        content: Content::Nothing,
-        size: 10,
-    });
+    chunk.add(Incoming { content: Content::Nothing, size: 10 });
     chunk.add_rejected(&"OBJECTS".into(), 6, rejected("x"));
     let mut state = State::default();
     let (recorded, entries) = decided(&mut state, &chunk, Some(&consumed(7)));
-    assert_eq!(
-        recorded,
-        Recorded {
-            accepted: 1,
-            ignored: 2,
-            rejected: 1
-        }
-    );
+    assert_eq!(recorded, Recorded { accepted: 1, ignored: 2, rejected: 1 });
     let kinds = entries.iter().map(|entry| match &entry.event {
         Event::SourceGapped { first, last, .. } => format!("gap {first} {last}"),
         Event::ObjectObserved(object) => format!("observed {}", object.uid),
@@ -103,16 +74,7 @@ fn a_chunk_its_gaps_and_its_cursor_are_recorded_together() {
         other => panic!("unexpected {other:?}"),
     });
     let kinds: Vec<_> = kinds.collect();
-    assert_eq!(
-        kinds,
-        [
-            "gap 2 3",
-            "observed a",
-            "gap 5 5",
-            "rejected 6",
-            "advanced 7"
-        ]
-    );
+    assert_eq!(kinds, ["gap 2 3", "observed a", "gap 5 5", "rejected 6", "advanced 7"]);
 }
 
 #[test]
@@ -134,18 +96,12 @@ fn what_the_cursor_has_passed_is_not_recorded_again() {
 #[test]
 fn a_dead_letter_is_cut_and_always_text() {
     let mut chunk = Chunk::default();
-    chunk.add_rejected(
-        &"http".into(),
-        1,
-        rejected(vec![0xff; DEAD_LETTER_MAX_BYTES + 1]),
-    );
+    chunk.add_rejected(&"http".into(), 1, rejected(vec![0xff; DEAD_LETTER_MAX_BYTES + 1]));
     let long = "ü".repeat(DEAD_LETTER_MAX_BYTES);
     chunk.add_rejected(&"http".into(), 2, rejected(long.into_bytes()));
     let (_, entries) = decided(&mut State::default(), &chunk, None);
     for entry in entries {
-        let Event::MessageRejected(letter) = entry.event else {
-            panic!("{:?}", entry.event)
-        };
+        let Event::MessageRejected(letter) = entry.event else { panic!("{:?}", entry.event) };
         let length = letter.payload.len();
         assert!(length <= DEAD_LETTER_MAX_BYTES && length > DEAD_LETTER_MAX_BYTES - 4);
     }
@@ -157,10 +113,7 @@ fn a_chunk_is_full_by_entries_or_by_size() {
     assert!(chunk.is_empty());
     chunk.add(sighting("a", 1));
     assert!(chunk.is_full(1) && !chunk.is_full(2));
-    chunk.add(Incoming {
-        content: Content::Nothing,
-        size: CHUNK_BYTES,
-    });
+    chunk.add(Incoming { content: Content::Nothing, size: CHUNK_BYTES });
     assert!(chunk.is_full(usize::MAX));
 }
 
@@ -174,12 +127,7 @@ fn a_cursor_does_not_go_back_before_a_gap() {
     let mut state = State::default();
     let (_, entries) = decided(&mut state, &chunk, Some(&consumed(3)));
     let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
-    let order = [
-        "ObjectObserved",
-        "SourceAdvanced",
-        "SourceGapped",
-        "ObjectObserved",
-    ];
+    let order = ["ObjectObserved", "SourceAdvanced", "SourceGapped", "ObjectObserved"];
     assert_eq!(kinds, order);
     assert_eq!(state.sources()["OBJECTS"].position, 6);
 }
@@ -215,10 +163,7 @@ fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
     assert_eq!(kinds, ["ObjectsListed", "RelistClosed", "ResourceListed"]);
     let relist = state.closed_relist().unwrap();
     let (gone, next) = state.unlisted(&relist.scope, 0, 100);
-    assert_eq!(
-        (gone, next),
-        (vec![("team-a".into(), Uid::new("c").unwrap())], None)
-    );
+    assert_eq!((gone, next), (vec![("team-a".into(), Uid::new("c").unwrap())], None));
 }
 
 #[test]
@@ -228,13 +173,7 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
     let mut state = State::default();
     let mut existing = Chunk::default();
     existing.add(sighting("a", 1));
-    let first = Consumed {
-        cursor: Cursor {
-            time: at(50),
-            ..consumed(9).cursor
-        },
-        ..consumed(9)
-    };
+    let first = Consumed { cursor: Cursor { time: at(50), ..consumed(9).cursor }, ..consumed(9) };
     decided(&mut state, &existing, Some(&first));
     let resets = quota_core::decide::reset(&state, &source, &"again".into());
     let mut open = quota_core::transaction::OpenBatch::default();
@@ -252,10 +191,7 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
     assert!(kinds(&mut state, begin(), 50).is_empty());
     assert_eq!(kinds(&mut state, begin(), 51), ["RelistBegan"]);
     let end = relist(r#"{"type":"RELIST_END","resource":"pods"}"#);
-    assert_eq!(
-        kinds(&mut state, end, 52),
-        ["RelistClosed", "ResourceListed"]
-    );
+    assert_eq!(kinds(&mut state, end, 52), ["RelistClosed", "ResourceListed"]);
     // Events over HTTP have no position, so they always count as new.
     let mut chunk = Chunk::default();
     chunk.add(begin());
@@ -267,9 +203,7 @@ fn a_gap_behind_the_begin_of_a_relist_makes_it_incomplete_though_they_are_record
     let mut state = State::default();
     let mut chunk = Chunk::default();
     chunk.add(sighting("a", 1));
-    chunk.add(relist(
-        r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":true}"#,
-    ));
+    chunk.add(relist(r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":true}"#));
     chunk.add_gap(&"OBJECTS".into(), 3..=3);
     chunk.add(relist(r#"{"type":"RELIST_END","resource":"pods"}"#));
     let (_, entries) = decided(&mut state, &chunk, Some(&consumed(4)));
@@ -299,9 +233,7 @@ fn what_is_not_understood_spoils_the_relists_of_its_kind_alone() {
     );
     reject(r#"{"type":"ADDED","namespace":"team-a","resource":"widgets.example.com","name":"w"}"#);
     for kind in ["pods", "widgets.example.com"] {
-        chunk.add(relist(&format!(
-            r#"{{"type":"RELIST_END","resource":"{kind}"}}"#
-        )));
+        chunk.add(relist(&format!(r#"{{"type":"RELIST_END","resource":"{kind}"}}"#)));
     }
     let (_, entries) = decided(&mut state, &chunk, None);
     let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
@@ -314,9 +246,7 @@ fn what_is_not_understood_spoils_the_relists_of_its_kind_alone() {
 
     // The kind of an event that is not JSON is unknown.
     let mut chunk = Chunk::default();
-    chunk.add(relist(
-        r#"{"type":"RELIST_BEGIN","resource":"services","allowEmpty":true}"#,
-    ));
+    chunk.add(relist(r#"{"type":"RELIST_BEGIN","resource":"services","allowEmpty":true}"#));
     chunk.add_rejected(&"OBJECTS".into(), 2, rejected("x"));
     chunk.add(relist(r#"{"type":"RELIST_END","resource":"services"}"#));
     let (_, entries) = decided(&mut state, &chunk, None);
@@ -336,10 +266,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
         namespace: "team-a".into(),
         quota: None,
     };
-    before.add(Incoming {
-        content: Content::Sighting(deleted),
-        size: 100,
-    });
+    before.add(Incoming { content: Content::Sighting(deleted), size: 100 });
     decided(&mut state, &before, None);
     let alive = |state: &State, uid: &str| {
         let object = state.object("team-a", &Uid::new(uid).unwrap());
@@ -358,9 +285,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
     // After the listing, versions order the events again.
     second.add(sighting("kept", 105));
     second.add(sighting("deleted", 90));
-    second.add(relist(
-        r#"{"type":"RELIST_END","resource":"pods","resourceVersion":"120"}"#,
-    ));
+    second.add(relist(r#"{"type":"RELIST_END","resource":"pods","resourceVersion":"120"}"#));
     let (recorded, _) = decided(&mut state, &second, None);
     assert_eq!(recorded.ignored, 1);
     assert_eq!(alive(&state, "kept"), Some(110));

@@ -114,8 +114,7 @@ impl Deletions {
                 Record::Group(record) => record.metadata.len() + size::of_group(&record.spec),
             };
         let (namespace, sequence) = (deletion.record.key().namespace, deletion.sequence);
-        self.shares
-            .add(&deletion.principal, &namespace, sequence, bytes);
+        self.shares.add(&deletion.principal, &namespace, sequence, bytes);
         self.by_time.insert(sequence, deletion);
         while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
             && let Some(oldest) = self.shares.first_to_go()

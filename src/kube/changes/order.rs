@@ -87,11 +87,8 @@ impl Window {
     /// The changes of a kind since a version, in one namespace or in all: the first ones of them.
     pub(super) fn next(&self, kind: Kind, since: Since, namespace: Option<&Name>) -> Portion {
         let Since { version, again } = since;
-        let mut portion = Portion {
-            changes: Vec::new(),
-            upto: self.head.max(version),
-            is_all: true,
-        };
+        let mut portion =
+            Portion { changes: Vec::new(), upto: self.head.max(version), is_all: true };
         let deletions = self.deletions.after(version, kind, namespace);
         portion.add(deletions.map(|deletion| {
             let is_of_kind = deletion.record.kind() == kind;
@@ -103,11 +100,7 @@ impl Window {
             let is_wanted = key.kind == kind && is_there;
             (*sequence, is_wanted.then(|| Change::Object(key.clone())))
         }));
-        let first = if again {
-            version
-        } else {
-            version.saturating_add(1)
-        };
+        let first = if again { version } else { version.saturating_add(1) };
         let all = Some(self.last_of_all(kind)).filter(|all| *all >= first);
         // What the entry at the floor has changed is not recorded.
         let floor = Some(version).filter(|version| again && *version == self.floor);

@@ -17,21 +17,9 @@ fn event(kind: u8, namespace: Name) -> Event {
             spec: Spec::default(),
             metadata: Box::default(),
         })),
-        1 => Event::QuotaDeleted {
-            namespace,
-            name: "q".into(),
-        },
-        6 => Event::NamespaceDeleted {
-            name: namespace,
-            uid,
-            relist: None,
-        },
-        2 => Event::ObjectRefreshed {
-            uid,
-            namespace,
-            version: 1,
-            ends_reservation: false,
-        },
+        1 => Event::QuotaDeleted { namespace, name: "q".into() },
+        6 => Event::NamespaceDeleted { name: namespace, uid, relist: None },
+        2 => Event::ObjectRefreshed { uid, namespace, version: 1, ends_reservation: false },
         _ => Event::ObjectDeleted { uid, namespace },
     }
 }
@@ -74,12 +62,7 @@ proptest! {
 }
 
 fn entry(sequence: Sequence, event: Event) -> Entry {
-    Entry {
-        sequence,
-        time: Timestamp::EPOCH,
-        actor: Actor::named("test"),
-        event,
-    }
+    Entry { sequence, time: Timestamp::EPOCH, actor: Actor::named("test"), event }
 }
 
 /// Quotas of two namespaces are created and deleted in turn.
@@ -107,10 +90,7 @@ fn deletions_are_read_in_portions_and_none_is_missed() {
         while after < upto {
             let (some, until) = changes.deleted(kind, (after, upto), namespace).unwrap();
             assert!(some.len() <= CHANGES_AT_ONCE && until > after);
-            found.extend(
-                some.iter()
-                    .map(|deletion| (deletion.sequence, deletion.created_at)),
-            );
+            found.extend(some.iter().map(|deletion| (deletion.sequence, deletion.created_at)));
             (portions, after) = (portions + 1, until);
         }
         (found, portions)
@@ -118,9 +98,7 @@ fn deletions_are_read_in_portions_and_none_is_missed() {
     let upto = 2 * COUNT;
     let every = |first: u64, step: usize| {
         let sequences = (first..=upto).step_by(step);
-        sequences
-            .map(|sequence| (sequence, sequence - 1))
-            .collect::<Vec<_>>()
+        sequences.map(|sequence| (sequence, sequence - 1)).collect::<Vec<_>>()
     };
     assert_eq!(all(Kind::Quota, None, 0, upto), (every(2, 2), 3));
     let b = Name::from("b");
@@ -158,18 +136,12 @@ fn all_changes(
             assert_eq!(portion.upto, changes.window.lock().head);
             return (found, portions);
         }
-        since = Since {
-            version: portion.upto,
-            again: false,
-        };
+        since = Since { version: portion.upto, again: false };
     }
 }
 
 const fn since(version: Sequence) -> Since {
-    Since {
-        version,
-        again: false,
-    }
+    Since { version, again: false }
 }
 
 #[test]
@@ -196,11 +168,7 @@ fn changes_are_read_in_portions_and_none_is_missed() {
 }
 
 fn key_of(namespace: Name) -> Key {
-    Key {
-        kind: Kind::Quota,
-        namespace,
-        name: "q".into(),
-    }
+    Key { kind: Kind::Quota, namespace, name: "q".into() }
 }
 
 #[test]
@@ -249,16 +217,8 @@ fn changes_come_in_order_and_those_of_one_entry_come_again() {
     let first = all(Kind::Quota, 0, true);
     assert_eq!(first.first(), Some(&(0, Change::All)));
 
-    let key = Key {
-        kind: Kind::Group,
-        namespace: Name::default(),
-        name: "g".into(),
-    };
-    let groups = [
-        (6, Change::Object(key)),
-        (6, Change::All),
-        (7, Change::Figures(b)),
-    ];
+    let key = Key { kind: Kind::Group, namespace: Name::default(), name: "g".into() };
+    let groups = [(6, Change::Object(key)), (6, Change::All), (7, Change::Figures(b))];
     assert_eq!(all(Kind::Group, 1, true), groups);
     assert_eq!(all(Kind::Group, 6, true), &groups[1..]);
     assert_eq!(all(Kind::Group, 6, false), &groups[2..]);
@@ -268,11 +228,7 @@ fn changes_come_in_order_and_those_of_one_entry_come_again() {
 fn an_object_was_born_with_the_entry_that_created_it() {
     let changes = of_deletions(0);
     let uid = Uid::from_uuid([7; 16]);
-    let key = Key {
-        kind: Kind::Quota,
-        namespace: "a".into(),
-        name: "q".into(),
-    };
+    let key = Key { kind: Kind::Quota, namespace: "a".into(), name: "q".into() };
     let created_at = |sequence, kind| {
         let entry = entry(sequence, event(kind, "a".into()));
         changes.window.lock().take(&entry);

@@ -44,19 +44,14 @@ pub(in crate::kube) fn apply(
     let mut managers = Managers::of(managed);
     let fields = FieldSet::of(live);
     if managers.is_empty() && !fields.is_empty() {
-        managers
-            .0
-            .insert(Manager::updating(BEFORE, live), (fields, Some(now)));
+        managers.0.insert(Manager::updating(BEFORE, live), (fields, Some(now)));
     }
     let force = force || (manager == KUBECTL && takes_over(live, &managers, config));
     let (mut object, managers) = merged(live, managers, config, manager, force, now)?;
     if manager == KUBECTL && last_applied(live).is_some() {
         remember(&mut object, config);
     }
-    Ok(Applied {
-        object,
-        managed: managers.to_json(),
-    })
+    Ok(Applied { object, managed: managers.to_json() })
 }
 
 fn merged(
@@ -73,9 +68,7 @@ fn merged(
     let mut object = live.clone();
     merge(&mut object, config, &mut Vec::new());
     let others = managers.0.iter().filter(|(other, _)| **other != manager);
-    let others = others.fold(FieldSet::default(), |all, (_, (fields, _))| {
-        all.union(fields)
-    });
+    let others = others.fold(FieldSet::default(), |all, (_, (fields, _))| all.union(fields));
     // Fields that no manager wants any more are removed, unless something in them is still wanted.
     let kept = others.union(&wanted);
     remove(&mut object, &before.0.out_of_reach_of(&kept));
@@ -109,9 +102,7 @@ fn takes_over(live: &Value, managers: &Managers, config: &Value) -> bool {
     let (differing, _) = FieldSet::difference_of(&last, live);
     let own = FieldSet::of(&last).minus(&differing);
     let conflicts = managers.conflicts(&manager, &changed);
-    conflicts
-        .into_iter()
-        .all(|(_, fields)| fields.minus(&own).is_empty())
+    conflicts.into_iter().all(|(_, fields)| fields.minus(&own).is_empty())
 }
 
 fn last_applied(object: &Value) -> Option<&str> {
@@ -143,11 +134,7 @@ fn merge(object: &mut Value, config: &Value, path: &mut Path) {
         (Value::Object(object), Value::Object(config)) if !is_whole(path) => {
             for (key, value) in config {
                 path.push(format!("f:{key}"));
-                merge(
-                    object.entry(key.clone()).or_insert(Value::Null),
-                    value,
-                    path,
-                );
+                merge(object.entry(key.clone()).or_insert(Value::Null), value, path);
                 path.pop();
             }
         }
@@ -205,9 +192,7 @@ fn remove(object: &mut Value, gone: &FieldSet) {
         }
         Value::Array(items) => {
             let keys = |kind| {
-                let named = gone
-                    .below()
-                    .filter_map(move |(element, _)| element.strip_prefix(kind));
+                let named = gone.below().filter_map(move |(element, _)| element.strip_prefix(kind));
                 named.filter_map(|key| plain_value(key.as_bytes()).ok())
             };
             let values: HashSet<_> = keys("v:").collect();
@@ -221,17 +206,12 @@ fn remove(object: &mut Value, gone: &FieldSet) {
 fn conflict(conflicts: &[(Manager, FieldSet)]) -> Failure {
     let mut by_manager = BTreeMap::<String, Vec<String>>::new();
     for (manager, fields) in conflicts {
-        by_manager
-            .entry(manager.shown())
-            .or_default()
-            .extend(fields.paths().iter().map(shown));
+        by_manager.entry(manager.shown()).or_default().extend(fields.paths().iter().map(shown));
     }
     let causes: Vec<_> = by_manager
         .iter()
         .flat_map(|(manager, fields)| {
-            fields
-                .iter()
-                .map(move |field| (format!("conflict with {manager}"), field.clone()))
+            fields.iter().map(move |field| (format!("conflict with {manager}"), field.clone()))
         })
         .collect();
     let message = match causes.as_slice() {
@@ -242,11 +222,7 @@ fn conflict(conflicts: &[(Manager, FieldSet)]) -> Failure {
                 format!("conflicts with {manager}:\n{}", fields.join("\n"))
             };
             let said: Vec<_> = by_manager.iter().map(of).collect();
-            format!(
-                "Apply failed with {} conflicts: {}",
-                many.len(),
-                said.join("\n")
-            )
+            format!("Apply failed with {} conflicts: {}", many.len(), said.join("\n"))
         }
     };
     Failure::apply_conflict(message, causes)
@@ -277,57 +253,24 @@ mod tests {
     #[test]
     fn appliers_share_own_and_give_up_fields() {
         let nothing = json!({});
-        let a = apply(
-            &nothing,
-            &[],
-            &quota(json!({"pods": "1", "services": "2"})),
-            "a",
-            false,
-            NOW,
-        )
-        .unwrap();
-        assert_eq!(
-            a.object["spec"]["hard"],
-            json!({"pods": "1", "services": "2"})
-        );
+        let a =
+            apply(&nothing, &[], &quota(json!({"pods": "1", "services": "2"})), "a", false, NOW)
+                .unwrap();
+        assert_eq!(a.object["spec"]["hard"], json!({"pods": "1", "services": "2"}));
         // An equal value is shared, a different one is a conflict.
-        let b = apply(
-            &a.object,
-            &a.managed,
-            &quota(json!({"pods": "1"})),
-            "b",
-            false,
-            NOW,
-        )
-        .unwrap();
-        let refused = apply(
-            &b.object,
-            &b.managed,
-            &quota(json!({"pods": "9"})),
-            "b",
-            false,
-            NOW,
-        )
-        .unwrap_err();
+        let b =
+            apply(&a.object, &a.managed, &quota(json!({"pods": "1"})), "b", false, NOW).unwrap();
+        let refused = apply(&b.object, &b.managed, &quota(json!({"pods": "9"})), "b", false, NOW)
+            .unwrap_err();
         assert_eq!(
             refused.to_json()["message"],
             "Apply failed with 1 conflict: conflict with \"a\": .spec.hard.pods"
         );
         let cause = json!({"reason": "FieldManagerConflict", "message": "conflict with \"a\"", "field": ".spec.hard.pods"});
         assert_eq!(refused.to_json()["details"]["causes"], json!([cause]));
-        let forced = apply(
-            &b.object,
-            &b.managed,
-            &quota(json!({"pods": "9"})),
-            "b",
-            true,
-            NOW,
-        )
-        .unwrap();
-        assert_eq!(
-            forced.object["spec"]["hard"],
-            json!({"pods": "9", "services": "2"})
-        );
+        let forced =
+            apply(&b.object, &b.managed, &quota(json!({"pods": "9"})), "b", true, NOW).unwrap();
+        assert_eq!(forced.object["spec"]["hard"], json!({"pods": "9", "services": "2"}));
         // Fields that no manager wants any more are removed; fields that another manager wants stay.
         let gone = apply(
             &forced.object,
@@ -338,10 +281,7 @@ mod tests {
             NOW,
         )
         .unwrap();
-        assert_eq!(
-            gone.object["spec"]["hard"],
-            json!({"services": "2", "configmaps": "3"})
-        );
+        assert_eq!(gone.object["spec"]["hard"], json!({"services": "2", "configmaps": "3"}));
     }
 
     #[test]
@@ -350,15 +290,8 @@ mod tests {
         let managed = super::super::updated(None, &live, &[], "a", NOW);
         let mut managed = managed[0].clone();
         managed["operation"] = "Apply".into();
-        let applied = apply(
-            &live,
-            &[managed],
-            &quota(json!({"pods": "1"})),
-            "a",
-            false,
-            NOW,
-        )
-        .unwrap();
+        let applied =
+            apply(&live, &[managed], &quota(json!({"pods": "1"})), "a", false, NOW).unwrap();
         assert_eq!(applied.object["spec"]["hard"], json!({"pods": "1"}));
     }
 
@@ -367,10 +300,7 @@ mod tests {
         let live = quota(json!({"pods": "1"}));
         let refused = apply(&live, &[], &quota(json!({"pods": "2"})), "a", false, NOW).unwrap_err();
         let message = refused.to_json()["message"].to_string();
-        assert!(
-            message.contains("before-first-apply\\\" using v1"),
-            "{message}"
-        );
+        assert!(message.contains("before-first-apply\\\" using v1"), "{message}");
     }
 
     #[test]
@@ -383,10 +313,7 @@ mod tests {
         assert!(apply(&live, &managed, &config, "other", false, NOW).is_err());
         let applied = apply(&live, &managed, &config, KUBECTL, false, NOW).unwrap();
         assert_eq!(applied.object["spec"]["hard"]["pods"], "2");
-        assert_eq!(
-            applied.object["metadata"]["annotations"][LAST_APPLIED],
-            format!("{config}\n")
-        );
+        assert_eq!(applied.object["metadata"]["annotations"][LAST_APPLIED], format!("{config}\n"));
         live["spec"]["hard"]["pods"] = "5".into();
         assert!(apply(&live, &managed, &config, KUBECTL, false, NOW).is_err());
     }

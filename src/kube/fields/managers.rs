@@ -134,8 +134,7 @@ impl Managers {
                 *managed = std::mem::take(managed).minus(fields);
             }
         }
-        self.0
-            .retain(|other, (managed, _)| other == manager || !managed.is_empty());
+        self.0.retain(|other, (managed, _)| other == manager || !managed.is_empty());
     }
 
     /// The fields among these that other managers own.
@@ -208,11 +207,7 @@ pub(in crate::kube) fn updated(
     managers.take_from_others(&manager, &changed.clone().union(&removed));
     let before = managers.0.get(&manager).cloned().unwrap_or_default();
     let after = before.0.minus(&removed).union(&changed);
-    let since = if changed.is_empty() {
-        before.1
-    } else {
-        Some(now)
-    };
+    let since = if changed.is_empty() { before.1 } else { Some(now) };
     managers.0.remove(&manager);
     if !after.is_empty() {
         managers.0.insert(manager, (after, since));
@@ -245,24 +240,12 @@ mod tests {
         let managed = updated(Some((&first, &managed)), &second, &managed, "patch", at(2));
         assert_eq!(managed.len(), 2);
         assert_eq!(managed[0]["fieldsV1"], json!({"f:spec": {"f:hard": {}}}));
+        assert_eq!(managed[1]["fieldsV1"], json!({"f:spec": {"f:hard": {"f:pods": {}}}}));
         assert_eq!(
-            managed[1]["fieldsV1"],
-            json!({"f:spec": {"f:hard": {"f:pods": {}}}})
-        );
-        assert_eq!(
-            updated(
-                Some((&first, &managed)),
-                &second,
-                &[json!({})],
-                "patch",
-                at(2)
-            ),
+            updated(Some((&first, &managed)), &second, &[json!({})], "patch", at(2)),
             Vec::<Value>::new()
         );
-        assert_eq!(
-            updated(Some((&first, &[])), &second, &[], "patch", at(2)),
-            Vec::<Value>::new()
-        );
+        assert_eq!(updated(Some((&first, &[])), &second, &[], "patch", at(2)), Vec::<Value>::new());
     }
 
     #[test]

@@ -77,14 +77,11 @@ fn children<'a>(path: &[String], value: &'a Value) -> Vec<(String, &'a Value)> {
                 _ => true,
             };
             let fields = fields.iter().filter(|(name, _)| managed(&name.as_str()));
-            fields
-                .map(|(name, value)| (format!("f:{name}"), value))
-                .collect()
+            fields.map(|(name, value)| (format!("f:{name}"), value)).collect()
         }
-        (Part::Set, Value::Array(items)) => items
-            .iter()
-            .map(|item| (format!("v:{item}"), item))
-            .collect(),
+        (Part::Set, Value::Array(items)) => {
+            items.iter().map(|item| (format!("v:{item}"), item)).collect()
+        }
         (Part::ByUid, Value::Array(items)) => {
             let key = |item: &Value| format!("k:{}", serde_json::json!({"uid": item["uid"]}));
             items.iter().map(|item| (key(item), item)).collect()
@@ -115,9 +112,7 @@ impl FieldSet {
 
     /// The fields below by path element.
     pub(super) fn below(&self) -> impl Iterator<Item = (&str, &Self)> {
-        self.below
-            .iter()
-            .map(|(element, below)| (element.as_str(), below))
+        self.below.iter().map(|(element, below)| (element.as_str(), below))
     }
 
     /// The paths; a path comes before the paths below it.
@@ -165,10 +160,7 @@ impl FieldSet {
     }
 
     pub(super) fn both(&self, other: &Self) -> Self {
-        let mut both = Self {
-            is_member: self.is_member && other.is_member,
-            ..Self::default()
-        };
+        let mut both = Self { is_member: self.is_member && other.is_member, ..Self::default() };
         for (element, below) in &self.below {
             if let Some(other) = other.below.get(element) {
                 both.add(element.clone(), below.both(other));
@@ -211,23 +203,16 @@ impl FieldSet {
                 .filter(|(element, _)| *element != ".")
                 .map(|(element, below)| (element.clone(), read(below)))
                 .collect();
-            FieldSet {
-                is_member: below.is_empty() || json.get(".").is_some(),
-                below,
-            }
+            FieldSet { is_member: below.is_empty() || json.get(".").is_some(), below }
         }
-        Self {
-            is_member: false,
-            ..read(json)
-        }
+        Self { is_member: false, ..read(json) }
     }
 
     /// Writes `fieldsV1`.
     pub(super) fn to_v1(&self) -> Value {
         let below = self.below.iter();
-        let mut fields: Map<_, _> = below
-            .map(|(element, below)| (element.clone(), below.to_v1()))
-            .collect();
+        let mut fields: Map<_, _> =
+            below.map(|(element, below)| (element.clone(), below.to_v1())).collect();
         // This marks a field of its own, which is not only a prefix of others.
         if self.is_member && !fields.is_empty() {
             fields.insert(".".to_owned(), Value::Object(Map::new()));
@@ -298,9 +283,7 @@ pub(super) fn shown(path: &Path) -> String {
         Some(("k", keys)) => {
             let keys = plain_value(keys.as_bytes()).unwrap_or_default();
             let keys = keys.as_object().into_iter().flatten();
-            let keys: Vec<_> = keys
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
+            let keys: Vec<_> = keys.map(|(name, value)| format!("{name}={value}")).collect();
             format!("[{}]", keys.join(","))
         }
         _ => element.clone(),
@@ -344,12 +327,8 @@ mod tests {
 
     #[test]
     fn paths_are_shown_as_kubernetes_shows_them() {
-        let path = |elements: &[&str]| {
-            elements
-                .iter()
-                .map(|element| (*element).to_owned())
-                .collect()
-        };
+        let path =
+            |elements: &[&str]| elements.iter().map(|element| (*element).to_owned()).collect();
         assert_eq!(
             shown(&path(&["f:spec", "f:hard", "f:requests.cpu"])),
             ".spec.hard.requests.cpu"
@@ -380,9 +359,8 @@ mod tests {
     /// If each path were held apart, these would take gigabytes.
     #[test]
     fn long_paths_share_their_beginning() {
-        let many: Map<_, _> = (0..100_000)
-            .map(|number| (format!("f:{number}"), json!({})))
-            .collect();
+        let many: Map<_, _> =
+            (0..100_000).map(|number| (format!("f:{number}"), json!({}))).collect();
         let sent = json!({("f:".to_owned() + &"x".repeat(500_000)): many});
         let set = FieldSet::from_v1(&sent);
         let set = set.both(&set).union(&set).minus(&FieldSet::default());

@@ -57,10 +57,7 @@ impl V3 {
             "components": {"schemas": &*SCHEMAS},
         });
         let hash = blake3::hash(document.to_string().as_bytes());
-        Self {
-            hash: hash.to_hex().to_string(),
-            document,
-        }
+        Self { hash: hash.to_hex().to_string(), document }
     }
 
     fn answer(&'static self) -> Response {
@@ -105,11 +102,7 @@ pub(super) async fn v2(headers: HeaderMap) -> Response {
     for range in accept::accepted(&headers) {
         if V2_PROTOBUF.iter().any(|essence| range.is(essence)) {
             // The older name contains an `@`, which a media type must not, so the response uses the newer name.
-            return (
-                [(header::CONTENT_TYPE, V2_PROTOBUF[1])],
-                V2_BYTES.as_slice(),
-            )
-                .into_response();
+            return ([(header::CONTENT_TYPE, V2_PROTOBUF[1])], V2_BYTES.as_slice()).into_response();
         }
         if range.is_json() {
             break;
@@ -187,11 +180,7 @@ fn path(kind: &str, methods: &[&str], reading: &str) -> Value {
         });
         ((*method).to_owned(), operation)
     };
-    methods
-        .iter()
-        .map(operation)
-        .collect::<serde_json::Map<_, _>>()
-        .into()
+    methods.iter().map(operation).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn parameters(method: &str) -> Value {
@@ -213,11 +202,7 @@ fn parameters(method: &str) -> Value {
             ("fieldValidation", "string"),
             ("force", "boolean"),
         ],
-        _ => &[
-            ("dryRun", "string"),
-            ("fieldManager", "string"),
-            ("fieldValidation", "string"),
-        ],
+        _ => &[("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")],
     };
     names.iter().map(|(name, kind)| query(name, kind)).collect()
 }
@@ -251,17 +236,9 @@ mod tests {
 
     #[test]
     fn the_kinds_can_be_found() {
-        for kind in [
-            Kind::Quota.name(),
-            NAMESPACE_KIND,
-            Kind::Group.name(),
-            applied::KIND,
-        ] {
+        for kind in [Kind::Quota.name(), NAMESPACE_KIND, Kind::Group.name(), applied::KIND] {
             let expected = json!([{"group": group_of(kind), "version": "v1", "kind": kind}]);
-            assert_eq!(
-                SCHEMAS[schema_of(kind)]["x-kubernetes-group-version-kind"],
-                expected
-            );
+            assert_eq!(SCHEMAS[schema_of(kind)]["x-kubernetes-group-version-kind"], expected);
         }
         assert!(V2_BYTES.len() > 10_000);
     }

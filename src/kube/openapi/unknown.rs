@@ -50,10 +50,8 @@ fn walk(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
 
 /// The schema that a reference points to.
 fn resolve(schema: &Value) -> &Value {
-    let reference = schema
-        .get("$ref")
-        .or_else(|| schema.pointer("/allOf/0/$ref"))
-        .and_then(Value::as_str);
+    let reference =
+        schema.get("$ref").or_else(|| schema.pointer("/allOf/0/$ref")).and_then(Value::as_str);
     let name = reference.and_then(|reference| reference.rsplit('/').next());
     name.and_then(|name| SCHEMAS.get(name)).unwrap_or(schema)
 }

@@ -10,15 +10,9 @@ pub(super) fn document(v3: &Value) -> Value {
     let paths = paths.map(|(path, item)| {
         let operations = item.as_object().into_iter().flatten();
         let operations = operations.map(|(method, of)| (method.clone(), operation(of)));
-        (
-            path.clone(),
-            Value::Object(operations.collect::<Map<_, _>>()),
-        )
+        (path.clone(), Value::Object(operations.collect::<Map<_, _>>()))
     });
-    let schemas = v3["components"]["schemas"]
-        .as_object()
-        .into_iter()
-        .flatten();
+    let schemas = v3["components"]["schemas"].as_object().into_iter().flatten();
     let definitions = schemas.map(|(name, of)| (name.clone(), schema(of)));
     json!({
         "swagger": "2.0",
@@ -36,14 +30,10 @@ fn operation(v3: &Value) -> Value {
             parameter.remove("schema");
         }
     }
-    if let Some(answer) = v2
-        .pointer_mut("/responses/200")
-        .and_then(Value::as_object_mut)
-    {
+    if let Some(answer) = v2.pointer_mut("/responses/200").and_then(Value::as_object_mut) {
         let content = answer.remove("content");
-        let found = content
-            .as_ref()
-            .and_then(|content| content.pointer("/application~1json/schema"));
+        let found =
+            content.as_ref().and_then(|content| content.pointer("/application~1json/schema"));
         answer.insert("schema".to_owned(), found.map(schema).unwrap_or_default());
     }
     v2
@@ -83,9 +73,7 @@ fn schema(v3: &Value) -> Value {
 
 /// The protobuf of a v2 document.
 pub(super) fn encode(v2: &Value) -> Vec<u8> {
-    let info = Message::default()
-        .text(1, &v2["info"]["title"])
-        .text(2, &v2["info"]["version"]);
+    let info = Message::default().text(1, &v2["info"]["title"]).text(2, &v2["info"]["version"]);
     let paths = Message::default().named(2, fields(&v2["paths"]), path_item);
     let definitions = Message::default().named(1, fields(&v2["definitions"]), schema_message);
     let document = Message::default()
@@ -150,13 +138,7 @@ impl Message {
 
 /// `PathItem`
 fn path_item(json: &Value) -> Message {
-    let methods = [
-        (2, "get"),
-        (3, "put"),
-        (4, "post"),
-        (5, "delete"),
-        (8, "patch"),
-    ];
+    let methods = [(2, "get"), (3, "put"), (4, "post"), (5, "delete"), (8, "patch")];
     let operation = |message: Message, (number, method)| {
         message.with(number, json.get(method).map(operation_message))
     };
@@ -167,10 +149,8 @@ fn path_item(json: &Value) -> Message {
 fn operation_message(json: &Value) -> Message {
     // `QueryParameterSubSchema`, within `NonBodyParameter`, `Parameter` and `ParametersItem`.
     let parameter = |json: &Value| {
-        let query = Message::default()
-            .text(2, &json["in"])
-            .text(4, &json["name"])
-            .text(6, &json["type"]);
+        let query =
+            Message::default().text(2, &json["in"]).text(4, &json["name"]).text(6, &json["type"]);
         let within = |message, number| Message::default().with(number, [message]);
         [3, 2, 1].into_iter().fold(query, within)
     };

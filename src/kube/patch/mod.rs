@@ -66,19 +66,15 @@ impl Patch {
 }
 
 fn decoded<T: DeserializeOwned>(text: &[u8]) -> Result<T> {
-    refuse_embedded(text)
-        .and_then(|()| serde_json::from_slice(&exact_numbers(text)))
-        .map_err(|error| {
-            Failure::bad_request(format!("error decoding patch: {}", in_plain_words(&error)))
-        })
+    refuse_embedded(text).and_then(|()| serde_json::from_slice(&exact_numbers(text))).map_err(
+        |error| Failure::bad_request(format!("error decoding patch: {}", in_plain_words(&error))),
+    )
 }
 
 fn object(text: &[u8]) -> Result<Sent> {
     let patch = Sent::json(text)?;
     if !patch.json.is_object() {
-        return Err(Failure::bad_request(
-            "error decoding patch: it must be an object",
-        ));
+        return Err(Failure::bad_request("error decoding patch: it must be an object"));
     }
     Ok(patch)
 }
@@ -246,10 +242,7 @@ mod tests {
             let put = |levels: usize| {
                 let path = format!("/spec{}", "/".repeat(100));
                 let start = json!({"op": "add", "path": "/spec", "value": nested(100)});
-                vec![
-                    start,
-                    json!({"op": op, "path": path, "value": nested(levels)}),
-                ]
+                vec![start, json!({"op": op, "path": path, "value": nested(levels)})]
             };
             assert!(after(put(26)).is_ok(), "{op}");
             assert!(after(put(27)).is_err(), "{op}");
@@ -300,9 +293,6 @@ mod tests {
     fn a_merge_patch_removes_what_is_null() {
         let object = json!({"spec": {"hard": {"pods": "1", "services": "2"}}});
         let patch = json!({"spec": {"hard": {"services": null, "secrets": "3"}}});
-        assert_eq!(
-            merge(object, &patch),
-            json!({"spec": {"hard": {"pods": "1", "secrets": "3"}}})
-        );
+        assert_eq!(merge(object, &patch), json!({"spec": {"hard": {"pods": "1", "secrets": "3"}}}));
     }
 }

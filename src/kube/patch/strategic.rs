@@ -105,9 +105,7 @@ fn begin(fields: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<
     }
     if let Some(retained) = patch.get(RETAIN).and_then(Value::as_array) {
         let retained = retained.iter().filter_map(Value::as_str);
-        *fields = retained
-            .filter_map(|name| fields.remove_entry(name))
-            .collect();
+        *fields = retained.filter_map(|name| fields.remove_entry(name)).collect();
     }
     Ok(true)
 }
@@ -124,18 +122,14 @@ fn merge_field<'a>(
             fields.remove(name);
         }
         (Value::Object(below), _) => {
-            let target = fields
-                .entry(name)
-                .or_insert_with(|| Value::Object(Map::new()));
+            let target = fields.entry(name).or_insert_with(|| Value::Object(Map::new()));
             merge_map(target, below, path)?;
             if below.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
                 fields.remove(name);
             }
         }
         (Value::Array(items), Some(by)) => {
-            let target = fields
-                .entry(name)
-                .or_insert_with(|| Value::Array(Vec::new()));
+            let target = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
             merge_list(target, items, by, path)?;
         }
         (value, _) => {
@@ -161,9 +155,8 @@ fn put_in_order<'a>(
         {
             // Backwards, so that of equal ones the first counts.
             let wanted = order.iter().enumerate().rev();
-            let places: HashMap<_, _> = wanted
-                .filter_map(|(place, wanted)| Some((by.key(wanted)?, place)))
-                .collect();
+            let places: HashMap<_, _> =
+                wanted.filter_map(|(place, wanted)| Some((by.key(wanted)?, place))).collect();
             let place = |item: &Value| by.key(item).and_then(|key| places.get(key)).copied();
             items.sort_by_cached_key(|item| place(item).unwrap_or(usize::MAX));
         }
@@ -185,11 +178,7 @@ fn merge_list<'a>(
         return Ok(());
     };
     if patch.iter().any(|item| directive(item) == Some("replace")) {
-        *items = patch
-            .iter()
-            .filter(|item| directive(item).is_none())
-            .cloned()
-            .collect();
+        *items = patch.iter().filter(|item| directive(item).is_none()).cloned().collect();
         return Ok(());
     }
     let mut list = List::new(std::mem::take(items), by);
@@ -215,11 +204,7 @@ struct List {
 
 impl List {
     fn new(items: Vec<Value>, by: MergeBy) -> Self {
-        let mut list = Self {
-            by,
-            items: Vec::new(),
-            places: HashMap::new(),
-        };
+        let mut list = Self { by, items: Vec::new(), places: HashMap::new() };
         for item in items {
             list.push(item);
         }
@@ -258,9 +243,9 @@ impl List {
     /// The place of the first item that matches.
     fn find(&self, item: &Value) -> Result<Option<usize>, String> {
         match (self.by, self.by.key(item)) {
-            (MergeBy::Key(key), None) => Err(format!(
-                "map: {item} does not contain declared merge key: {key}"
-            )),
+            (MergeBy::Key(key), None) => {
+                Err(format!("map: {item} does not contain declared merge key: {key}"))
+            }
             (_, key) => {
                 let places = key.and_then(|key| self.places.get(key));
                 Ok(places.and_then(BTreeSet::first).copied())
@@ -314,11 +299,7 @@ mod tests {
             json!({"spec": {"hard": {"$patch": "replace", "services": "2"}}}),
             json!({"spec": {"hard": {"services": "2"}}}),
         );
-        patched(
-            json!({"spec": {"hard": {}}}),
-            json!({"spec": {"$patch": "delete"}}),
-            json!({}),
-        );
+        patched(json!({"spec": {"hard": {}}}), json!({"spec": {"$patch": "delete"}}), json!({}));
         patched(
             json!({"spec": {"a": 1, "b": 2}}),
             json!({"spec": {"$retainKeys": ["a", "c"], "c": 3}}),
@@ -339,11 +320,7 @@ mod tests {
         let patch = owners(
             json!([{"uid": "1", "name": "x"}, {"uid": "2", "$patch": "delete"}, {"uid": "3"}]),
         );
-        patched(
-            existing.clone(),
-            patch,
-            owners(json!([{"uid": "1", "name": "x"}, {"uid": "3"}])),
-        );
+        patched(existing.clone(), patch, owners(json!([{"uid": "1", "name": "x"}, {"uid": "3"}])));
         let patch = owners(json!([{"$patch": "replace"}, {"uid": "4"}]));
         patched(existing.clone(), patch, owners(json!([{"uid": "4"}])));
         let mut object = existing;

@@ -75,11 +75,7 @@ pub(super) fn some_of(
             Change::Deleted | Change::All => break,
         }
     }
-    CopiedChanges {
-        count: parts.len(),
-        parts,
-        last: Name::default(),
-    }
+    CopiedChanges { count: parts.len(), parts, last: Name::default() }
 }
 
 /// An object, if it is there, and as many amounts as it costs to copy it.
@@ -123,11 +119,7 @@ pub(super) async fn of_groups(
         last.extend(kube.read(groups).await?.0);
     }
     found.extend(last.into_iter().map(|(name, sequence)| {
-        let key = Key {
-            kind: Kind::Group,
-            namespace: Name::default(),
-            name,
-        };
+        let key = Key { kind: Kind::Group, namespace: Name::default(), name };
         (sequence, Change::Object(key))
     }));
     found.sort_by_key(|(sequence, _)| *sequence);

@@ -179,9 +179,7 @@ impl EventMaker<'_> {
     /// sent one. It is shown with that version, even if it has changed again since: the changes of other objects in
     /// between follow.
     fn change(&mut self, view: View, head: Sequence, sequence: Sequence) -> Result<()> {
-        let Span {
-            seen, upto, again, ..
-        } = self.span;
+        let Span { seen, upto, again, .. } = self.span;
         let version = self.kube.version(&view, head);
         let is_again = again && sequence == seen;
         // An entry that sets an object is sent before its other effects: so the client has the object.
@@ -287,10 +285,7 @@ impl EventMaker<'_> {
 
     fn send(&mut self, event: &str, object: &Object) -> Result<()> {
         let manner = self.manner;
-        let (json, version) = (
-            object.to_json()?,
-            &object.manifest.metadata().resource_version,
-        );
+        let (json, version) = (object.to_json()?, &object.manifest.metadata().resource_version);
         let cells = || table::cells(object, now());
         let item = manner.shape.item(json, manner.attachment, cells);
         let columns = || self.client.columns(manner.scope.kind);
@@ -340,35 +335,17 @@ impl Hasher for Digest {
 }
 
 fn of_quota(view: &QuotaView, digest: &mut Digest) {
-    let QuotaView {
-        record: _,
-        entry,
-        figures,
-        holds,
-        holds_omitted,
-    } = view;
+    let QuotaView { record: _, entry, figures, holds, holds_omitted } = view;
     (entry, figures.len(), holds.len(), holds_omitted).hash(digest);
     figures.iter().for_each(|figure| of_figure(figure, digest));
     for (reservation, amounts) in holds {
-        let Reservation {
-            uid,
-            resource,
-            name,
-            api_version,
-            kind,
-            expiration,
-            ..
-        } = &**reservation;
+        let Reservation { uid, resource, name, api_version, kind, expiration, .. } = &**reservation;
         (uid, resource, name, api_version, kind, expiration, amounts).hash(digest);
     }
 }
 
 fn of_group(seen: &groups::GroupWithMembers, digest: &mut Digest) {
-    let groups::GroupWithMembers {
-        view,
-        members,
-        contender,
-    } = seen;
+    let groups::GroupWithMembers { view, members, contender } = seen;
     let own = (
         view.entry,
         &view.hard,
@@ -391,12 +368,7 @@ fn of_group(seen: &groups::GroupWithMembers, digest: &mut Digest) {
 }
 
 fn of_figure(figure: &Figure, digest: &mut Digest) {
-    let Figure {
-        resource,
-        hard,
-        used,
-        reserved,
-    } = figure;
+    let Figure { resource, hard, used, reserved } = figure;
     (resource, hard, used, reserved).hash(digest);
 }
 

@@ -37,10 +37,7 @@ fn group(number: i64) -> GroupView {
             name: format!("g{number}").into(),
             uid: Uid::new("u").unwrap(),
             created: Timestamp::from_nanoseconds(1_700_000_000_000_000_000),
-            spec: Spec {
-                selector: serde_json::from_value(selector).unwrap(),
-                ..Spec::default()
-            },
+            spec: Spec { selector: serde_json::from_value(selector).unwrap(), ..Spec::default() },
             metadata: r#"{"labels":{"a-b":"1","a.b":"2","x":"y"}}"#.into(),
         }),
         entry: 1,
@@ -80,10 +77,7 @@ impl QuotaSource for Groups {
 
     fn visit_members(&self, _: &str, visitor: &mut dyn FnMut(&MemberView)) {
         for namespace in ["team-a", "team-b"] {
-            visitor(&MemberView {
-                namespace: namespace.into(),
-                figures: vec![figure(1)],
-            });
+            visitor(&MemberView { namespace: namespace.into(), figures: vec![figure(1)] });
         }
     }
 }
@@ -113,10 +107,7 @@ fn groups_are_told_as_openshift_state_metrics_tells_them() {
         // A duplicate label would invalidate the whole scrape.
         r#"_labels{name="g0",label_a_b="1",label_x="y"} 1"#,
     ] {
-        assert!(
-            text.contains(&format!("{prefix}{line}\n")),
-            "{line}\n{text}"
-        );
+        assert!(text.contains(&format!("{prefix}{line}\n")), "{line}\n{text}");
     }
     assert!(text.contains("quota_ledger_groups_left_out 0\n"), "{text}");
     let denials = "quota_ledger_group_denials_total{name=\"g0\"} 3\n";
@@ -130,11 +121,7 @@ fn the_limit_of_each_namespace_is_not_that_of_all() {
     let mut pages = Pages::default();
     pages.write(&view);
     assert!(!pages.usage.contains("hard"), "{}", pages.usage);
-    assert!(
-        pages.usage.contains(r#"type="used"} 500"#),
-        "{}",
-        pages.usage
-    );
+    assert!(pages.usage.contains(r#"type="used"} 500"#), "{}", pages.usage);
     assert!(fullness(&view) < 0.1);
     assert_eq!(series(&view), 9);
 }

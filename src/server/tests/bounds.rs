@@ -4,14 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn half_a_head_is_given_up() {
-    let server = Server::start(
-        length_of(),
-        Options {
-            header_timeout: SHORT,
-            ..options()
-        },
-        None,
-    );
+    let server = Server::start(length_of(), Options { header_timeout: SHORT, ..options() }, None);
     assert_eq!(server.exchange("GET / HTTP/1.1\r\nhost:").await, "");
     // Also for the second head of a connection.
     let mut stream = server.connect().await;
@@ -23,14 +16,7 @@ async fn half_a_head_is_given_up() {
 
 #[tokio::test]
 async fn the_time_for_a_head_does_not_run_between_two_requests() {
-    let server = Server::start(
-        length_of(),
-        Options {
-            header_timeout: SHORT,
-            ..options()
-        },
-        None,
-    );
+    let server = Server::start(length_of(), Options { header_timeout: SHORT, ..options() }, None);
     let mut stream = server.connect().await;
     for _ in 0..2 {
         stream.write_all(GET.as_bytes()).await.unwrap();
@@ -42,30 +28,15 @@ async fn the_time_for_a_head_does_not_run_between_two_requests() {
 
 #[tokio::test]
 async fn an_idle_connection_is_given_up() {
-    let server = Server::start(
-        length_of(),
-        Options {
-            keep_alive: SHORT,
-            ..options()
-        },
-        None,
-    );
+    let server = Server::start(length_of(), Options { keep_alive: SHORT, ..options() }, None);
     assert_status(&server.exchange(GET).await, 200);
 }
 
 #[tokio::test]
 async fn half_a_body_is_answered_and_given_up() {
-    let server = Server::start(
-        length_of(),
-        Options {
-            body_timeout: SHORT,
-            ..options()
-        },
-        None,
-    );
-    let answer = server
-        .exchange("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
-        .await;
+    let server = Server::start(length_of(), Options { body_timeout: SHORT, ..options() }, None);
+    let answer =
+        server.exchange("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc").await;
     assert_status(&answer, 408);
     assert!(answer.contains("connection: close"), "{answer}");
     assert!(answer.contains("\"reason\":\"RequestTimeout\""), "{answer}");
@@ -73,28 +44,16 @@ async fn half_a_body_is_answered_and_given_up() {
 
 #[tokio::test]
 async fn a_body_that_trickles_is_bounded_by_the_time_for_the_request() {
-    let server = Server::start(
-        length_of(),
-        Options {
-            request_timeout: SHORT,
-            ..options()
-        },
-        None,
-    );
-    let answer = server
-        .exchange("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
-        .await;
+    let server = Server::start(length_of(), Options { request_timeout: SHORT, ..options() }, None);
+    let answer =
+        server.exchange("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc").await;
     assert_status(&answer, 408);
 }
 
 #[tokio::test]
 async fn the_head_is_bounded() {
     let server = Server::start(length_of(), options(), None);
-    let headers = |count: usize| {
-        (0..count)
-            .map(|n| format!("h{n}: v\r\n"))
-            .collect::<String>()
-    };
+    let headers = |count: usize| (0..count).map(|n| format!("h{n}: v\r\n")).collect::<String>();
     let with = |headers: &str| format!("GET / HTTP/1.1\r\nconnection: close\r\n{headers}\r\n");
     assert_status(&server.exchange(&with(&headers(99))).await, 200);
     assert_status(&server.exchange(&with(&headers(100))).await, 431);
@@ -131,14 +90,7 @@ async fn the_body_is_bounded_by_route() {
 
 #[tokio::test]
 async fn connections_are_bounded() {
-    let server = Server::start(
-        length_of(),
-        Options {
-            connections: 1,
-            ..options()
-        },
-        None,
-    );
+    let server = Server::start(length_of(), Options { connections: 1, ..options() }, None);
     let mut first = server.connect().await;
     first.write_all(GET.as_bytes()).await.unwrap();
     assert!(one_answer(&mut first).await.ends_with("hello"));
@@ -160,11 +112,8 @@ const LARGE: usize = 100_000;
 
 #[tokio::test]
 async fn the_bodies_of_requests_share_a_budget() {
-    let bounds = Options {
-        body_bytes: 1 << 20,
-        budget: BodyBudget::new(LARGE as u64),
-        ..options()
-    };
+    let bounds =
+        Options { body_bytes: 1 << 20, budget: BodyBudget::new(LARGE as u64), ..options() };
     let server = Server::start(length_of(), bounds, None);
     let head = |length: usize| {
         format!("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n")
@@ -208,10 +157,7 @@ async fn answers_that_nobody_takes_share_the_budget() {
         get("/never", || async { vec![b'x'; HUGE] }).without_retry_after(),
         get("/small", || async { "hello" }),
     ]);
-    let bounds = Options {
-        budget: BodyBudget::new(HUGE as u64 + 1000),
-        ..options()
-    };
+    let bounds = Options { budget: BodyBudget::new(HUGE as u64 + 1000), ..options() };
     let server = Server::start(router, bounds, None);
     let mut reluctant = server.connect().await;
     reluctant.write_all(GET.as_bytes()).await.unwrap();
@@ -220,14 +166,10 @@ async fn answers_that_nobody_takes_share_the_budget() {
     let answer = server.exchange(LAST_GET).await;
     assert_status(&answer, 503);
     assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
-    let never = server
-        .exchange(&LAST_GET.replace("GET /", "GET /never"))
-        .await;
+    let never = server.exchange(&LAST_GET.replace("GET /", "GET /never")).await;
     assert_status(&never, 503);
     assert!(!never.contains("retry-after"), "{never}");
-    let small = server
-        .exchange(&LAST_GET.replace("GET /", "GET /small"))
-        .await;
+    let small = server.exchange(&LAST_GET.replace("GET /", "GET /small")).await;
     assert!(small.ends_with("hello"), "{small}");
     drop(reluctant);
     within(async { while server.exchange(LAST_GET).await.len() < HUGE {} }).await;

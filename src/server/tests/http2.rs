@@ -32,17 +32,9 @@ impl Connection {
     async fn new(router: Router, options: Options) -> Self {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (slots, stop, invalid, served) = serve(theirs, router, options);
-        let (requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(ours))
-            .await
-            .unwrap();
+        let (requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(ours)).await.unwrap();
         tokio::spawn(driven);
-        Self {
-            requests,
-            slots,
-            stop,
-            invalid,
-            served,
-        }
+        Self { requests, slots, stop, invalid, served }
     }
 
     /// Sends a request, and returns the task that waits for its response.
@@ -67,20 +59,12 @@ impl Connection {
     }
 }
 
-type Serving = (
-    Arc<Semaphore>,
-    CancellationToken,
-    Arc<Notify>,
-    JoinHandle<()>,
-);
+type Serving = (Arc<Semaphore>, CancellationToken, Arc<Notify>, JoinHandle<()>);
 
 fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
     let slots = Arc::new(Semaphore::new(options.connections));
     let (stop, invalid) = (CancellationToken::new(), Arc::new(Notify::new()));
-    let peer = Peer {
-        address: SocketAddr::from(([127, 0, 0, 1], 1)),
-        names: Arc::new([]),
-    };
+    let peer = Peer { address: SocketAddr::from(([127, 0, 0, 1], 1)), names: Arc::new([]) };
     let requests = RequestContext {
         peer,
         local: Some(LOCAL.into()),
@@ -91,10 +75,7 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
     let ends = stop.clone();
     let gone = invalid.clone();
     let served = tokio::spawn(async move {
-        let ends = Ends {
-            stop: ends,
-            invalid: gone.notified(),
-        };
+        let ends = Ends { stop: ends, invalid: gone.notified() };
         let connection = connection::Connection {
             stream,
             is_gone: |_| false,
@@ -155,14 +136,7 @@ async fn requests_for_the_address_of_the_connection_are_answered() {
 #[tokio::test]
 async fn each_request_after_the_first_takes_a_slot() {
     let (router, gate) = waiting();
-    let connection = Connection::new(
-        router,
-        Options {
-            connections: 1,
-            ..options()
-        },
-    )
-    .await;
+    let connection = Connection::new(router, Options { connections: 1, ..options() }).await;
     let first = connection.send("/wait");
     let second = connection.send("/wait");
     left(&connection.slots, 0).await;
@@ -178,17 +152,11 @@ async fn each_request_after_the_first_takes_a_slot() {
 
 #[tokio::test]
 async fn a_request_without_a_slot_is_to_be_repeated_where_that_may_be_said() {
-    for (retry_after, path, expected) in [
-        (true, "/", true),
-        (true, "/never", false),
-        (false, "/", false),
-    ] {
+    for (retry_after, path, expected) in
+        [(true, "/", true), (true, "/never", false), (false, "/", false)]
+    {
         let (router, gate) = waiting();
-        let few = Options {
-            connections: 1,
-            retry_after,
-            ..options()
-        };
+        let few = Options { connections: 1, retry_after, ..options() };
         let connection = Connection::new(router, few).await;
         let others = [connection.send("/wait"), connection.send("/wait")];
         left(&connection.slots, 0).await;
@@ -245,15 +213,9 @@ async fn requests_that_begin_after_the_certificate_has_ended_are_refused() {
     let (far_read, far_write) = tokio::io::split(far);
     tokio::spawn(sent.clone().pass_on(near_read, far_write));
     tokio::spawn(received.clone().pass_on(far_read, near_write));
-    let (mut requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(ours))
-        .await
-        .unwrap();
+    let (mut requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(ours)).await.unwrap();
     tokio::spawn(driven);
-    let hello = || {
-        Request::get("https://x/")
-            .body(Empty::<Bytes>::new())
-            .unwrap()
-    };
+    let hello = || Request::get("https://x/").body(Empty::<Bytes>::new()).unwrap();
     let first = within(requests.send_request(hello())).await.unwrap();
     assert_eq!(first.status(), StatusCode::OK);
     first.into_body().collect().await.unwrap();
@@ -308,10 +270,7 @@ impl Progress {
 
 #[tokio::test]
 async fn a_connection_that_idles_or_never_begins_is_given_up() {
-    let short = || Options {
-        keep_alive: SHORT,
-        ..options()
-    };
+    let short = || Options { keep_alive: SHORT, ..options() };
     let connection = Connection::new(length_of(), short()).await;
     assert_eq!(within(connection.send("/")).await.unwrap(), hello());
     connection.ended().await;
@@ -341,10 +300,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     connection.ended().await;
     assert_eq!(slots.available_permits(), options().connections);
     assert!(answer.into_body().collect().await.is_err());
-    assert_eq!(
-        format!("{budget:?}"),
-        format!("{:?}", BodyBudget::new(HUGE as u64))
-    );
+    assert_eq!(format!("{budget:?}"), format!("{:?}", BodyBudget::new(HUGE as u64)));
 }
 
 /// `/watch` sends the messages of the channel, without end.
@@ -367,16 +323,10 @@ fn lasting() -> (Route, mpsc::UnboundedSender<Vec<u8>>) {
 #[tokio::test]
 async fn an_answer_that_lasts_outlasts_the_time_of_others_as_long_as_it_is_taken() {
     let (watch, sender) = lasting();
-    let bounds = Options {
-        keep_alive: SHORT,
-        request_timeout: SHORT,
-        ..options()
-    };
+    let bounds = Options { keep_alive: SHORT, request_timeout: SHORT, ..options() };
     let mut connection = Connection::new(open([watch]), bounds).await;
     let request = Request::get("https://x/watch").body(Empty::new()).unwrap();
-    let answer = within(connection.requests.send_request(request))
-        .await
-        .unwrap();
+    let answer = within(connection.requests.send_request(request)).await.unwrap();
     let mut body = answer.into_body();
     for said in ["one", "two"] {
         // Longer than the timeout of other responses.
@@ -431,9 +381,7 @@ async fn an_answer_that_is_not_taken_ends_alone() {
 /// A connection without TLS that begins with HTTP/2.
 async fn begun(server: &Server) -> SendRequest<Empty<Bytes>> {
     let stream = server.connect().await;
-    let (requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .unwrap();
+    let (requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(driven);
     requests
 }
@@ -461,11 +409,7 @@ async fn without_tls_the_first_bytes_tell_which_version_is_spoken() {
     // A text that only begins like the preface is an HTTP/1 request, in any number of pieces.
     let mut stream = server.connect().await;
     stream.set_nodelay(true).unwrap();
-    for piece in [
-        "P",
-        "OST /body HTTP/1.1\r\nhost: x\r\n",
-        "content-length: 2\r\n\r\nab",
-    ] {
+    for piece in ["P", "OST /body HTTP/1.1\r\nhost: x\r\n", "content-length: 2\r\n\r\nab"] {
         stream.write_all(piece.as_bytes()).await.unwrap();
         tokio::task::yield_now().await;
     }
@@ -478,10 +422,7 @@ async fn without_tls_the_first_bytes_tell_which_version_is_spoken() {
 
 #[tokio::test]
 async fn without_tls_requests_are_for_our_hosts_in_either_version() {
-    let ours = Options {
-        hosts: Some(Hosts::new(&[])),
-        ..options()
-    };
+    let ours = Options { hosts: Some(Hosts::new(&[])), ..options() };
     let server = Server::start(length_of(), ours, None);
     let mut requests = begun(&server).await;
     let to = |host: &str| Request::get(format!("http://{host}/"));
@@ -491,10 +432,7 @@ async fn without_tls_requests_are_for_our_hosts_in_either_version() {
 
 #[tokio::test]
 async fn half_a_preface_is_given_up_and_a_stop_does_not_wait_for_the_rest() {
-    let short = Options {
-        header_timeout: SHORT,
-        ..options()
-    };
+    let short = Options { header_timeout: SHORT, ..options() };
     let server = Server::start(length_of(), short, None);
     assert_eq!(server.exchange("PRI * HTTP/2.0\r\n\r\nSM").await, "");
     let server = Server::start(length_of(), options(), None);

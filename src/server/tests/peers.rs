@@ -26,10 +26,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_it_has_sent_mor
             Poll::<Option<io::Result<Bytes>>>::Pending
         }))
     });
-    let options = Options {
-        header_timeout: SHORT,
-        ..options()
-    };
+    let options = Options { header_timeout: SHORT, ..options() };
     let server = Server::start(open([silent]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.repeat(3).as_bytes()).await.unwrap();
@@ -53,10 +50,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_not_all_that_it
             Poll::<Option<io::Result<Bytes>>>::Pending
         }))
     });
-    let options = Options {
-        header_timeout: SHORT,
-        ..options()
-    };
+    let options = Options { header_timeout: SHORT, ..options() };
     let server = Server::start(open([slow]), options, None);
     let mut stream = server.connect().await;
     // More than is read ahead, less than the kernel's buffers hold.
@@ -75,16 +69,11 @@ async fn a_peer_that_waits_for_the_rest_of_an_answer_is_kept() {
         let mut waiting = waiting.lock().take().unwrap();
         let body = futures::stream::poll_fn(move |cx| {
             let _ = looks.try_send(());
-            waiting
-                .poll_recv(cx)
-                .map(|bytes| bytes.map(Ok::<_, io::Error>))
+            waiting.poll_recv(cx).map(|bytes| bytes.map(Ok::<_, io::Error>))
         });
         ready(Body::from_stream(body))
     });
-    let options = Options {
-        header_timeout: SHORT,
-        ..options()
-    };
+    let options = Options { header_timeout: SHORT, ..options() };
     let server = Server::start(open([late]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(LAST_GET.as_bytes()).await.unwrap();
@@ -108,10 +97,7 @@ async fn a_peer_that_takes_no_bytes_is_given_up() {
             Ok::<_, io::Error>(Bytes::from_static(&[0; 65_536]))
         }))
     });
-    let options = Options {
-        keep_alive: SHORT,
-        ..options()
-    };
+    let options = Options { keep_alive: SHORT, ..options() };
     let server = Server::start(open([endless]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
@@ -138,11 +124,7 @@ async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
         let bytes = vec![b'x'; 64 << 20];
         Body::from(Bytes::from_owner(Whole { bytes, _notice }))
     });
-    let options = Options {
-        request_timeout: SHORT,
-        budget: BodyBudget::new(1 << 30),
-        ..options()
-    };
+    let options = Options { request_timeout: SHORT, budget: BodyBudget::new(1 << 30), ..options() };
     let server = Server::start(open([large]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
@@ -166,10 +148,7 @@ async fn a_peer_that_takes_a_watch_bit_by_bit_is_kept() {
         let pieces = || Ok::<_, io::Error>(Bytes::from_static(&[0; 65_536]));
         Body::from_stream(futures::stream::repeat_with(pieces))
     });
-    let options = Options {
-        request_timeout: SHORT,
-        ..options()
-    };
+    let options = Options { request_timeout: SHORT, ..options() };
     let server = Server::start(open([watch]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();

@@ -12,9 +12,7 @@ use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude
 pub(super) fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, String> {
     let (_, certificate) = X509Certificate::from_der(certificate).map_err(malformed)?;
     let alternative = certificate.subject_alternative_name().map_err(malformed)?;
-    let alternative = alternative
-        .iter()
-        .flat_map(|names| &names.value.general_names);
+    let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
     Ok(alternative.filter_map(text).collect())
 }
 

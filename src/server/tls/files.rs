@@ -66,9 +66,7 @@ impl InForce {
         let (Some(verifier), Some((own, more))) = (&self.verifier, chain.split_first()) else {
             return false;
         };
-        verifier
-            .verify_client_cert(own, more, UnixTime::now())
-            .is_ok()
+        verifier.verify_client_cert(own, more, UnixTime::now()).is_ok()
     }
 }
 
@@ -111,11 +109,8 @@ impl Files {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()?;
-        let verifier = self
-            .client_ca
-            .as_ref()
-            .map(|ca| verifier(ca, provider, callers))
-            .transpose()?;
+        let verifier =
+            self.client_ca.as_ref().map(|ca| verifier(ca, provider, callers)).transpose()?;
         let mut config = match &verifier {
             None => builder.with_no_client_auth(),
             Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
@@ -130,10 +125,7 @@ impl Files {
         if callers == Callers::Certified {
             metrics::certificate_expiration(expiration);
         }
-        Ok(Arc::new(InForce {
-            server: Arc::new(config),
-            verifier,
-        }))
+        Ok(Arc::new(InForce { server: Arc::new(config), verifier }))
     }
 }
 
@@ -161,8 +153,6 @@ fn certificates(key: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'sta
 
 /// Seconds since 1970.
 pub(super) fn now() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -74,10 +74,7 @@ impl Tls {
             current,
             changes: watch::Sender::new(()),
         }));
-        let follower = Follower {
-            tls: tls.clone(),
-            seen: files,
-        };
+        let follower = Follower { tls: tls.clone(), seen: files };
         Ok((tls, follower))
     }
 
@@ -117,9 +114,7 @@ impl Tls {
         }
         match names.iter().find(|name| allowed.contains(name)) {
             Some(name) => Ok(vec![name.clone()]),
-            None => Err(io::Error::other(format!(
-                "none of the names is allowed: {names:?}"
-            ))),
+            None => Err(io::Error::other(format!("none of the names is allowed: {names:?}"))),
         }
     }
 

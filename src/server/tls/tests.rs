@@ -107,9 +107,7 @@ impl Setup {
         alpn: &[u8],
     ) -> io::Result<(String, Vec<u8>)> {
         let mut stream = connect(address, self.client(client, alpn)).await?;
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            .await?;
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
@@ -185,10 +183,7 @@ async fn a_connection_ends_with_the_ca_that_it_was_let_in_by() {
 
     setup.rotate();
     let other = authority();
-    setup.put(
-        "client-ca.pem",
-        &format!("{}{}", setup.client_ca.pem(), other.pem()),
-    );
+    setup.put("client-ca.pem", &format!("{}{}", setup.client_ca.pem(), other.pem()));
     follower.look();
     let new = setup.client(Some(&api_server(&other)), H1);
     let mut kept = connect(server.address, new).await.unwrap();
@@ -237,32 +232,17 @@ async fn callers_are_known_by_name() {
     let uri = |text: &str| SanType::URI(text.try_into().unwrap());
     let names = vec![dns("a.b"), uri("spiffe://cluster/webhooks")];
     let by_uri = signed(&setup.client_ca, "other", names);
-    assert_eq!(
-        call(Some(&by_uri)).await.unwrap().0,
-        "spiffe://cluster/webhooks"
-    );
+    assert_eq!(call(Some(&by_uri)).await.unwrap().0, "spiffe://cluster/webhooks");
 
     let mail = SanType::Rfc822Name(name.try_into().unwrap());
-    for names in [
-        vec![],
-        vec![uri(name)],
-        vec![mail],
-        vec![dns("spiffe://cluster/webhooks")],
-    ] {
+    for names in [vec![], vec![uri(name)], vec![mail], vec![dns("spiffe://cluster/webhooks")]] {
         let other = signed(&setup.client_ca, name, names.clone());
         let called = setup.call(server.address, Some(&other), H1);
         assert!(called.await.is_err(), "{names:?}");
     }
     assert!(call(None).await.is_err(), "no certificate");
-    let other_name = signed(
-        &setup.client_ca,
-        "kubelet",
-        vec![dns("kube-apiserver.evil")],
-    );
-    assert!(
-        call(Some(&other_name)).await.is_err(),
-        "right CA, wrong name"
-    );
+    let other_name = signed(&setup.client_ca, "kubelet", vec![dns("kube-apiserver.evil")]);
+    assert!(call(Some(&other_name)).await.is_err(), "right CA, wrong name");
     let other_ca = signed(&authority(), name, vec![dns(name)]);
     assert!(call(Some(&other_ca)).await.is_err(), "wrong CA, right name");
     let expired = signed_until(&setup.client_ca, name, vec![dns(name)], 2001);
@@ -349,11 +329,7 @@ fn files_that_cannot_be_used_are_refused() {
 
     let pair = signed_until(&setup.server_ca, "quotad", vec![dns("quota.svc")], 2001);
     setup.put_pair(&pair);
-    assert!(
-        refused(&config).starts_with("the certificate expired"),
-        "{}",
-        refused(&config)
-    );
+    assert!(refused(&config).starts_with("the certificate expired"), "{}", refused(&config));
 
     setup.rotate();
     setup.put("key.pem", &KeyPair::generate().unwrap().serialize_pem());

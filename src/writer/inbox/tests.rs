@@ -82,10 +82,7 @@ fn what_is_suspended_drops_what_waits_and_is_opened_again_only_afterwards() {
     push(&inbox).unwrap();
     inbox.suspend();
     let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
-    assert_eq!(
-        (woken.gate, woken.is_barred, taken),
-        (Gate::Closing, true, 0)
-    );
+    assert_eq!((woken.gate, woken.is_barred, taken), (Gate::Closing, true, 0));
     inbox.has_shut();
     inbox.stay_open();
     inbox.open();
@@ -181,15 +178,10 @@ fn a_batch_that_lingers_waits_for_many_jobs_or_its_time() {
 fn no_more_are_taken_than_there_is_room_for() {
     let inbox = Inbox::new(8, Gate::Open);
     (0..5).for_each(|_| push(&inbox).unwrap());
-    let mut taken = VecDeque::from([Queued {
-        lane: Lane::First,
-        job: job(),
-    }]);
+    let mut taken = VecDeque::from([Queued { lane: Lane::First, job: job() }]);
     let woken = inbox.wait(JOBS, LONG, 3, &mut taken).unwrap();
     assert_eq!((taken.len(), woken.more), (3, true));
-    let woken = inbox
-        .wait(WakeCondition::Nothing, LONG, 6, &mut taken)
-        .unwrap();
+    let woken = inbox.wait(WakeCondition::Nothing, LONG, 6, &mut taken).unwrap();
     assert_eq!((taken.len(), woken.more), (6, false));
 }
 

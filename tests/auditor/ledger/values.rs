@@ -36,11 +36,8 @@ impl Writer {
     pub(super) fn free_uid(&mut self) -> Uid {
         let state = &self.state;
         let pending = NAMESPACES.map(|namespace| state.pending(namespace));
-        let taken: Vec<Uid> = pending
-            .into_iter()
-            .flatten()
-            .map(|view| view.reservation.uid.clone())
-            .collect();
+        let taken: Vec<Uid> =
+            pending.into_iter().flatten().map(|view| view.reservation.uid.clone()).collect();
         let mut uid = self.uid();
         for number in 0.. {
             if !taken.contains(&uid) {
@@ -67,12 +64,7 @@ impl Writer {
     }
 
     pub(super) fn resources(&mut self) -> ResourceList {
-        let names = [
-            "pods",
-            "requests.cpu",
-            "requests.memory",
-            "requests.storage",
-        ];
+        let names = ["pods", "requests.cpu", "requests.memory", "requests.storage"];
         let count = 1 + self.random.below(4);
         (0..count)
             .map(|_| {
@@ -105,10 +97,7 @@ impl Writer {
             1 => Traits::VolumeClaim {
                 attributes_classes: vec![self.pick(&["gold", "high"]).into()],
             },
-            2 => Traits::Template {
-                pod: self.pod(),
-                replica: self.resources(),
-            },
+            2 => Traits::Template { pod: self.pod(), replica: self.resources() },
             3 | 4 => Traits::Replica(self.pod()),
             _ => Traits::Pod(self.pod()),
         };
@@ -125,17 +114,9 @@ impl Writer {
 
     /// Also one that is broken.
     pub(super) fn spec(&mut self) -> Spec {
-        let mut spec = Spec {
-            hard: self.resources(),
-            ..Spec::default()
-        };
+        let mut spec = Spec { hard: self.resources(), ..Spec::default() };
         if self.random.below(3) == 0 {
-            let scopes = [
-                "Terminating",
-                "NotTerminating",
-                "BestEffort",
-                "NotBestEffort",
-            ];
+            let scopes = ["Terminating", "NotTerminating", "BestEffort", "NotBestEffort"];
             spec.scopes.push(self.pick(&scopes).into());
         }
         if self.random.below(2) == 0 {
@@ -216,10 +197,7 @@ impl Writer {
         let parent = (!above.is_empty() && self.random.below(3) != 0).then(|| self.pick(above));
         let quota = match self.random.below(3) {
             0 => self.spec(),
-            _ => Spec {
-                hard: self.resources(),
-                ..Spec::default()
-            },
+            _ => Spec { hard: self.resources(), ..Spec::default() },
         };
         GroupSpec {
             selector: serde_json::from_str(selector).unwrap(),
@@ -229,10 +207,7 @@ impl Writer {
                 objects: serde_json::from_str(objects).unwrap(),
                 guaranteed: self.resources(),
                 soft: self.resources(),
-                r#override: Some(Override {
-                    hard: self.resources(),
-                    until: self.far(),
-                }),
+                r#override: Some(Override { hard: self.resources(), until: self.far() }),
                 ..Extensions::default()
             },
         }

@@ -49,14 +49,7 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
         let name = text(node, "name").to_owned();
         let usage = read::<Option<_>>(&case["usage"], &name)?.unwrap_or_default();
         let parent = text(node, "parent").to_owned();
-        nodes.insert(
-            name,
-            Node {
-                parent,
-                quotas: quotas(node)?,
-                usage,
-            },
-        );
+        nodes.insert(name, Node { parent, quotas: quotas(node)?, usage });
     }
     let mut world = World {
         resources: read(case, "resources")?,
@@ -69,9 +62,7 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
     world.build();
     world.compare(&case["start"])?;
     for (place, step) in items(case, "steps").enumerate() {
-        let done = world
-            .step(step)
-            .and_then(|()| world.compare(&step["after"]));
+        let done = world.step(step).and_then(|()| world.compare(&step["after"]));
         done.map_err(|error| format!("step {place}: {error}"))?;
     }
     Ok(())
@@ -101,14 +92,9 @@ impl World {
             mapped.below += self.map(&child, resource);
             mapped.subtree += self.mapped[&(child, resource.to_owned())].subtree;
         }
-        let quota = self.nodes[name]
-            .quotas
-            .get(resource)
-            .copied()
-            .unwrap_or_default();
+        let quota = self.nodes[name].quotas.get(resource).copied().unwrap_or_default();
         mapped.subtree += quota.nominal;
-        self.mapped
-            .insert((name.to_owned(), resource.to_owned()), mapped);
+        self.mapped.insert((name.to_owned(), resource.to_owned()), mapped);
         let lends = quota.lending_limit.unwrap_or(i64::MAX);
         mapped.below + (mapped.subtree - mapped.below).saturating_sub(lends).max(0)
     }
@@ -134,10 +120,7 @@ impl World {
         for resource in self.resources.clone() {
             let own = self.map(name, &resource);
             let subtree = self.mapped[&(name.to_owned(), resource.clone())].subtree;
-            let borrows = self.nodes[name]
-                .quotas
-                .get(&resource)
-                .and_then(|it| it.borrowing_limit);
+            let borrows = self.nodes[name].quotas.get(&resource).and_then(|it| it.borrowing_limit);
             match (parent, borrows) {
                 (None, _) => hard.insert(resource.clone(), subtree),
                 (_, Some(borrows)) => hard.insert(resource.clone(), subtree + borrows),
@@ -221,9 +204,7 @@ impl World {
 
     fn compare(&self, expected: &Value) -> Result<(), String> {
         let expected: BTreeMap<String, BTreeMap<String, BTreeMap<String, i64>>> =
-            Option::deserialize(expected)
-                .map_err(|error| error.to_string())?
-                .unwrap_or_default();
+            Option::deserialize(expected).map_err(|error| error.to_string())?.unwrap_or_default();
         for (name, resources) in &expected {
             let place = *self.places.get(name).ok_or("no such node")?;
             let chain = self.chain(name);
@@ -234,10 +215,7 @@ impl World {
                     ("subtreeQuota", Some(mapped.subtree - mapped.below)),
                     ("usage", Some(load - mapped.below)),
                     ("available", Self::available(&self.groups, &chain, resource)),
-                    (
-                        "potentialAvailable",
-                        Self::available(&self.empty, &chain, resource),
-                    ),
+                    ("potentialAvailable", Self::available(&self.empty, &chain, resource)),
                 ];
                 for (figure, ours) in ours {
                     let what = format!("{figure} of {resource} of {name}");

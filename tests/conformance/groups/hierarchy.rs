@@ -18,10 +18,7 @@ struct World {
 }
 
 pub(crate) fn run(case: &Value) -> Result<(), String> {
-    let mut world = World {
-        usage: read(case, "usage")?,
-        ..World::default()
-    };
+    let mut world = World { usage: read(case, "usage")?, ..World::default() };
     for namespace in items(case, "namespaces") {
         let parent = namespace["parent"].as_str().map(Name::from);
         world.parents.insert(text(namespace, "name").into(), parent);
@@ -86,10 +83,7 @@ impl World {
         let mut groups = Groups::default();
         let mut places = BTreeMap::new();
         for ((namespace, name), hard) in &self.quotas {
-            let below = self
-                .parents
-                .keys()
-                .filter(|it| self.ancestry(it).contains(&namespace));
+            let below = self.parents.keys().filter(|it| self.ancestry(it).contains(&namespace));
             let mut group = group(format!("{namespace}/{name}"), below)?;
             group.spec.hard = hard.clone();
             groups.0.push(group);
@@ -97,11 +91,7 @@ impl World {
         let mut namespaces: Vec<&Name> = self.parents.keys().collect();
         namespaces.sort_by_key(|namespace| self.ancestry(namespace).len());
         for namespace in namespaces {
-            let parent = self
-                .ancestry(namespace)
-                .get(1)
-                .and_then(|it| places.get(*it))
-                .copied();
+            let parent = self.ancestry(namespace).get(1).and_then(|it| places.get(*it)).copied();
             let group = group(namespace.to_string(), [namespace].into_iter())?;
             places.insert(namespace.clone(), groups.0.len());
             groups.0.push(Group { parent, ..group });
@@ -131,10 +121,7 @@ impl World {
         let mut failing = BTreeMap::new();
         for limit in &limits {
             let decided = Groups::admit(std::slice::from_ref(limit), amounts);
-            if let Err(Denial::ExceedsHard {
-                quota, requested, ..
-            }) = decided
-            {
+            if let Err(Denial::ExceedsHard { quota, requested, .. }) = decided {
                 let (namespace, name) = quota.split_once('/').ok_or("not a quota")?;
                 let names: BTreeSet<Name> = requested.names().cloned().collect();
                 let failing: &mut BTreeMap<String, BTreeSet<Name>> =
@@ -142,27 +129,17 @@ impl World {
                 failing.insert(name.to_owned(), names);
             }
         }
-        let topmost = self
-            .ancestry(namespace)
-            .into_iter()
-            .rev()
-            .find(|it| failing.contains_key(&***it));
+        let topmost =
+            self.ancestry(namespace).into_iter().rev().find(|it| failing.contains_key(&***it));
         let ours = topmost.map(|namespace| {
             let quotas = &failing[&**namespace];
             let names: BTreeSet<String> =
                 quotas.values().flatten().map(ToString::to_string).collect();
-            (
-                namespace.to_string(),
-                quotas.keys().cloned().collect::<Vec<_>>(),
-                names,
-            )
+            (namespace.to_string(), quotas.keys().cloned().collect::<Vec<_>>(), names)
         });
         let denied = &step["denied"];
-        let texts = |key: &'static str| {
-            items(denied, key)
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-        };
+        let texts =
+            |key: &'static str| items(denied, key).filter_map(Value::as_str).map(str::to_owned);
         let theirs = denied.is_object().then(|| {
             (
                 text(denied, "namespace").to_owned(),
@@ -194,10 +171,7 @@ impl World {
             read::<Option<_>>(expected, "subtree")?.unwrap_or_default();
         for (namespace, subtree) in &subtrees {
             let place = *places.get(namespace).ok_or("no such namespace")?;
-            let used = groups.0[place]
-                .load
-                .used
-                .mask(|name| subtree.get(name).is_some());
+            let used = groups.0[place].load.used.mask(|name| subtree.get(name).is_some());
             same_numbers(&format!("subtree of {namespace}"), &used, subtree)?;
         }
         Ok(())

@@ -100,10 +100,7 @@ impl Groups {
 
     pub(crate) fn limits(&self, chain: &[usize]) -> Vec<Counted<'_>> {
         let free = load::free(self, chain);
-        let of = |(&group, free)| Counted {
-            group: &self.0[group],
-            free,
-        };
+        let of = |(&group, free)| Counted { group: &self.0[group], free };
         chain.iter().zip(free).map(of).collect()
     }
 
@@ -112,10 +109,7 @@ impl Groups {
         limits: &[Counted<'_>],
         amounts: &ResourceList,
     ) -> Result<Vec<Charge>, Denial> {
-        let new = Footprint {
-            resources: amounts.clone(),
-            ..Footprint::default()
-        };
+        let new = Footprint { resources: amounts.clone(), ..Footprint::default() };
         let attempt = Attempt {
             kind: &pods(),
             measured: true,
@@ -172,9 +166,8 @@ pub(crate) fn same_figures(
     theirs: &Value,
     ours: impl Fn(&str) -> Result<ResourceList, String>,
 ) -> Result<(), String> {
-    let theirs: BTreeMap<String, ResourceList> = Option::deserialize(theirs)
-        .map_err(|error| error.to_string())?
-        .unwrap_or_default();
+    let theirs: BTreeMap<String, ResourceList> =
+        Option::deserialize(theirs).map_err(|error| error.to_string())?.unwrap_or_default();
     for (name, list) in &theirs {
         same_numbers(&format!("{what} of {name}"), &ours(name)?, list)?;
     }

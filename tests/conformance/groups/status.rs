@@ -28,9 +28,7 @@ struct World {
 pub(crate) fn run(case: &Value) -> Result<(), String> {
     let mut world = World::default();
     for namespace in items(case, "namespaces") {
-        world
-            .namespaces
-            .insert(text(namespace, "name").into(), labelled(namespace)?);
+        world.namespaces.insert(text(namespace, "name").into(), labelled(namespace)?);
     }
     for group in items(case, "groups") {
         let mut set = Group {
@@ -50,9 +48,7 @@ pub(crate) fn run(case: &Value) -> Result<(), String> {
     }
     world.compare(&case["start"])?;
     for (place, step) in items(case, "steps").enumerate() {
-        let done = world
-            .step(step)
-            .and_then(|()| world.compare(&step["after"]));
+        let done = world.step(step).and_then(|()| world.compare(&step["after"]));
         done.map_err(|error| format!("step {place}: {error}"))?;
     }
     Ok(())
@@ -79,8 +75,7 @@ fn sum<'l>(lists: impl Iterator<Item = &'l ResourceList>) -> ResourceList {
 impl World {
     fn chain(&self, name: &str) -> Vec<usize> {
         let namespace = &self.namespaces[name];
-        self.groups
-            .chain(|group| selects(&group.selector, name, namespace))
+        self.groups.chain(|group| selects(&group.selector, name, namespace))
     }
 
     fn create(&mut self, namespace: &str, object: &str, usage: ResourceList) {
@@ -124,10 +119,7 @@ impl World {
                 self.change(namespace, |world| {
                     if let Some(namespace) = world.namespaces.get_mut(namespace) {
                         let objects = std::mem::take(&mut namespace.objects);
-                        *namespace = Namespace {
-                            objects,
-                            ..labelled
-                        };
+                        *namespace = Namespace { objects, ..labelled };
                     }
                 });
                 Ok(())
@@ -160,11 +152,7 @@ impl World {
         match decided {
             Ok(_) => self.create(namespace, object, usage),
             Err(denial) => {
-                same_text(
-                    "message",
-                    &denial.message(&pods(), object),
-                    &step["message"],
-                )?;
+                same_text("message", &denial.message(&pods(), object), &step["message"])?;
             }
         }
         Ok(())
@@ -191,11 +179,7 @@ impl World {
                 |map: &BTreeMap<Name, ResourceList>| map.keys().cloned().collect::<Vec<_>>();
             same("namespaces", &names(&ours), &names(&members))?;
             for (namespace, used) in &members {
-                same_numbers(
-                    &format!("used of {name} in {namespace}"),
-                    &ours[namespace],
-                    used,
-                )?;
+                same_numbers(&format!("used of {name} in {namespace}"), &ours[namespace], used)?;
             }
         }
         Ok(())

@@ -29,17 +29,11 @@ async fn listen(scene: &Scene) -> Subscriber {
 async fn request(subscriber: &mut Subscriber) -> (String, Value) {
     let message = tokio::time::timeout(crate::support::PATIENCE, subscriber.next()).await;
     let message = message.expect("nobody was asked").unwrap();
-    (
-        message.subject.to_string(),
-        serde_json::from_slice(&message.payload).unwrap(),
-    )
+    (message.subject.to_string(), serde_json::from_slice(&message.payload).unwrap())
 }
 
 fn of(cluster: &str, resources: &[&str]) -> (String, Value) {
-    (
-        format!("quota.control.{cluster}.relist"),
-        json!({ "resources": resources }),
-    )
+    (format!("quota.control.{cluster}.relist"), json!({ "resources": resources }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,9 +56,7 @@ async fn after_a_relist_that_came_to_nothing() {
     let list = [BEGIN.to_owned(), widget("ADDED", 0, 1), END.to_owned()];
     publish(&context, list).await;
     daemon
-        .until("the relist is over", |state| {
-            position(state) == 6 && state.relist_count() == 0
-        })
+        .until("the relist is over", |state| position(state) == 6 && state.relist_count() == 0)
         .await;
     daemon.stop().await;
     let more = subscriber.next().now_or_never();
@@ -102,9 +94,7 @@ async fn until_somebody_listens_and_by_the_name_that_is_configured() {
     let context = scene.server.jetstream().await;
     publish(&context, [BEGIN.to_owned(), "garbage".into(), END.into()]).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("the relist is over", |state| position(state) == 3)
-        .await;
+    daemon.until("the relist is over", |state| position(state) == 3).await;
     let client = async_nats::connect(scene.server.url()).await.unwrap();
     let mut subscriber = client.subscribe("my.control.>").await.unwrap();
     client.flush().await.unwrap();

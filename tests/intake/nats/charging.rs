@@ -8,9 +8,8 @@ use super::*;
 
 fn listed(resource: &str, objects: &[serde_json::Value]) -> Vec<String> {
     let mark = |mark: &str| json!({"type": mark, "resource": resource}).to_string();
-    let objects = objects
-        .iter()
-        .map(|object| json!({"type": "ADDED", "object": object}).to_string());
+    let objects =
+        objects.iter().map(|object| json!({"type": "ADDED", "object": object}).to_string());
     let mut all = vec![mark("RELIST_BEGIN")];
     all.extend(objects);
     all.push(mark("RELIST_END"));
@@ -38,8 +37,7 @@ fn lists() -> Vec<String> {
 
 fn pods(state: &State) -> i64 {
     let used = state.totals("team-a").used;
-    used.get("pods")
-        .map_or(0, quota_semantics::quantity::Quantity::value)
+    used.get("pods").map_or(0, quota_semantics::quantity::Quantity::value)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,9 +47,7 @@ async fn what_is_charged_is_counted_anew_when_the_rule_changes() {
     let context = scene.server.jetstream().await;
     publish(&context, lists()).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("all is seen", |state| position(state) == 7)
-        .await;
+    daemon.until("all is seen", |state| position(state) == 7).await;
     daemon.caught_up().await;
     assert_eq!(daemon.ledger.peek(pods), 2);
     assert!(!daemon.status.lag());
@@ -67,16 +63,11 @@ async fn what_is_charged_is_counted_anew_when_the_rule_changes() {
             Event::WorkloadsCharged { kinds } => Some(kinds.len()),
             _ => None,
         };
-        assert_eq!(
-            daemon.recorded(kinds).await,
-            [scene.config.admission.charge.len()]
-        );
+        assert_eq!(daemon.recorded(kinds).await, [scene.config.admission.charge.len()]);
         publish(&context, lists()).await;
         last += 7;
         daemon
-            .until("all is listed", |state| {
-                position(state) == last && state.relist_count() == 0
-            })
+            .until("all is listed", |state| position(state) == last && state.relist_count() == 0)
             .await;
         daemon.caught_up().await;
         assert_eq!(daemon.ledger.peek(pods), expected);

@@ -55,10 +55,7 @@ async fn a_secret_that_cannot_be_read_is_told_at_once() {
     let (reader, stop) = (Arc::default(), CancellationToken::new());
     let started = nats::start(&config, reader, opened.ledger.clone(), stop).await;
     let error = started.err().expect("there is no such file").to_string();
-    assert!(
-        error.starts_with("nats.token_file: cannot read /nowhere/token"),
-        "{error}"
-    );
+    assert!(error.starts_with("nats.token_file: cannot read /nowhere/token"), "{error}");
     opened.close().await;
 }
 
@@ -108,8 +105,6 @@ async fn a_server_that_was_away_is_tried_again_when_the_others_have_no_stream() 
     };
     context.create_stream(config).await.unwrap();
     publish(&context, widgets(0..10)).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 10)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 10).await;
     daemon.stop().await;
 }

@@ -24,9 +24,7 @@ async fn every_message_counts_once_however_the_daemon_ends() {
         let daemon = scene.daemon().await;
         publish(&context, mixed(round * EACH..(round + 1) * EACH)).await;
         let some = (round * EACH) as u64 + 20;
-        daemon
-            .until("some are consumed", |state| position(state) > some)
-            .await;
+        daemon.until("some are consumed", |state| position(state) > some).await;
         match round % 2 {
             0 => daemon.abort().await,
             _ => daemon.stop().await,
@@ -59,20 +57,14 @@ async fn what_is_old_or_told_twice_changes_nothing() {
         widget("MODIFIED", 2, 3),
     ];
     publish(&scene.server.jetstream().await, events).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 8)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 8).await;
     daemon.ledger.peek(|state| {
         assert!(is_alive(state, 1) && !is_alive(state, 2));
         assert_eq!(units(state), 3);
     });
     let selected = |event: &Event| (!matches!(event, Event::SourceAdvanced { .. })).then_some(());
     let recorded = daemon.recorded(selected).await.len();
-    assert_eq!(
-        recorded,
-        1 + 4,
-        "the first contact, two versions, one creation, one deletion"
-    );
+    assert_eq!(recorded, 1 + 4, "the first contact, two versions, one creation, one deletion");
     daemon.stop().await;
 }
 
@@ -82,28 +74,14 @@ async fn what_cannot_be_understood_is_kept_and_stops_nothing() {
     scene.config.nats.max_message_bytes = quotad::config::Size::from_bytes(10_000);
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
-    let lines = format!(
-        "{}\nbad line\n{}",
-        widget("ADDED", 1, 1),
-        widget("ADDED", 2, 1)
-    );
-    let payloads = [
-        "\u{1b}[31m".to_owned(),
-        lines,
-        " ".to_owned(),
-        "x".repeat(20_000),
-        widget("ADDED", 3, 1),
-    ];
+    let lines = format!("{}\nbad line\n{}", widget("ADDED", 1, 1), widget("ADDED", 2, 1));
+    let payloads =
+        ["\u{1b}[31m".to_owned(), lines, " ".to_owned(), "x".repeat(20_000), widget("ADDED", 3, 1)];
     publish(&scene.server.jetstream().await, payloads).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 5)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 5).await;
     assert_eq!(daemon.ledger.peek(State::object_count), 3);
     let letters = daemon.recorded(dead_letter).await;
-    let reasons: Vec<_> = letters
-        .iter()
-        .map(|letter| (letter.position, &*letter.reason))
-        .collect();
+    let reasons: Vec<_> = letters.iter().map(|letter| (letter.position, &*letter.reason)).collect();
     assert!(letters.iter().all(|letter| letter.source == STREAM));
     assert!(
         matches!(
@@ -118,10 +96,7 @@ async fn what_cannot_be_understood_is_kept_and_stops_nothing() {
         "{reasons:?}"
     );
     assert_eq!(&*letters[0].payload, "\u{1b}[31m");
-    assert_eq!(
-        letters[3].payload.len(),
-        quota_core::event::DEAD_LETTER_MAX_BYTES
-    );
+    assert_eq!(letters[3].payload.len(), quota_core::event::DEAD_LETTER_MAX_BYTES);
     daemon.stop().await;
 }
 
@@ -132,14 +107,8 @@ async fn one_message_may_hold_more_events_than_a_batch() {
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
     let many = widgets(0..3_000).collect::<Vec<_>>().join("\n");
-    publish(
-        &scene.server.jetstream().await,
-        [many, widget("ADDED", 3_000, 1)],
-    )
-    .await;
-    daemon
-        .until("all are consumed", |state| position(state) == 2)
-        .await;
+    publish(&scene.server.jetstream().await, [many, widget("ADDED", 3_000, 1)]).await;
+    daemon.until("all are consumed", |state| position(state) == 2).await;
     assert_eq!(daemon.ledger.peek(State::object_count), 3_001);
     daemon.stop().await;
 }
@@ -155,13 +124,9 @@ async fn cloud_events_come_in_binary_mode_too() {
     headers.insert("Ce-Type", "dev.knative.apiserver.resource.add");
     let object = r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w1","namespace":"team-a",
         "uid":"u-1","resourceVersion":"3"}}"#;
-    let sent = context
-        .publish_with_headers("quota.objects.here", headers, object.into())
-        .await;
+    let sent = context.publish_with_headers("quota.objects.here", headers, object.into()).await;
     sent.unwrap().await.unwrap();
-    daemon
-        .until("it is consumed", |state| is_alive(state, 1))
-        .await;
+    daemon.until("it is consumed", |state| is_alive(state, 1)).await;
     daemon.stop().await;
 }
 
@@ -172,9 +137,7 @@ async fn large_messages_come_in_several_helpings() {
     let large = |number| widget("ADDED", number, 1) + &" ".repeat(900_000);
     publish(&scene.server.jetstream().await, (0..30).map(large)).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("all are consumed", |state| position(state) == 30)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 30).await;
     assert_eq!(daemon.ledger.peek(State::object_count), 30);
     daemon.stop().await;
 }
@@ -186,10 +149,7 @@ async fn a_full_queue_makes_the_stream_wait() {
     scene.config.journal.max_batch_entries = std::num::NonZeroUsize::new(10).unwrap();
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
-    let (ledger, done) = (
-        daemon.ledger.clone(),
-        tokio_util::sync::CancellationToken::new(),
-    );
+    let (ledger, done) = (daemon.ledger.clone(), tokio_util::sync::CancellationToken::new());
     let crowd: Vec<_> = (0..8)
         .map(|_| {
             let (ledger, done) = (ledger.clone(), done.clone());
@@ -204,9 +164,7 @@ async fn a_full_queue_makes_the_stream_wait() {
         })
         .collect();
     publish(&scene.server.jetstream().await, widgets(0..500)).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 500)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 500).await;
     done.cancel();
     let mut refused = 0;
     for one in crowd {

@@ -37,9 +37,7 @@ async fn what_a_relist_does_not_hold_is_ended_by_entries() {
     list.push(END.to_owned());
     publish(&context, list).await;
     daemon
-        .until("the relist is over", |state| {
-            position(state) == 22 && state.relist_count() == 0
-        })
+        .until("the relist is over", |state| position(state) == 22 && state.relist_count() == 0)
         .await;
     daemon.ledger.peek(|state| {
         let alive: Vec<_> = (0..11).filter(|n| is_alive(state, *n)).collect();
@@ -50,10 +48,7 @@ async fn what_a_relist_does_not_hold_is_ended_by_entries() {
     let mut gone = daemon.recorded(ended).await;
     gone.sort();
     assert_eq!(gone, ["u-7", "u-8", "u-9"]);
-    assert_eq!(
-        daemon.recorded(outcome).await,
-        [(RelistOutcome::Complete, 7, 3)]
-    );
+    assert_eq!(daemon.recorded(outcome).await, [(RelistOutcome::Complete, 7, 3)]);
     daemon.stop().await;
 
     // Ended is not deleted: what is seen again is there again.
@@ -78,17 +73,11 @@ async fn a_relist_goes_on_after_a_crash_in_its_middle() {
         publish(&context, part.iter().cloned()).await;
         position_to_be += part.len() as u64;
         let daemon = scene.daemon().await;
-        daemon
-            .until("the part is consumed", |state| {
-                position(state) == position_to_be
-            })
-            .await;
+        daemon.until("the part is consumed", |state| position(state) == position_to_be).await;
         daemon.abort().await;
     }
     let daemon = scene.daemon().await;
-    quotad::intake::relist::finish(&daemon.ledger)
-        .await
-        .unwrap();
+    quotad::intake::relist::finish(&daemon.ledger).await.unwrap();
     daemon.ledger.peek(|state| {
         assert_eq!(state.relist_count(), 0);
         let alive: Vec<_> = (0..40).filter(|n| is_alive(state, *n)).collect();
@@ -130,9 +119,7 @@ async fn nothing_is_ended_unless_the_list_is_whole() {
         ],
     )
     .await;
-    daemon
-        .until("all is consumed", |state| position(state) == 19)
-        .await;
+    daemon.until("all is consumed", |state| position(state) == 19).await;
     let outcomes = daemon.recorded(outcome).await;
     let kinds: Vec<_> = outcomes.iter().map(|(outcome, ..)| *outcome).collect();
     assert_eq!(kinds, [RelistOutcome::Empty, RelistOutcome::Incomplete]);
@@ -140,39 +127,20 @@ async fn nothing_is_ended_unless_the_list_is_whole() {
 
     // A message that was removed before it was consumed may have been one of the list.
     daemon.stop().await;
-    publish(
-        &context,
-        [
-            kept(BEGIN),
-            widget("ADDED", 0, 1),
-            widget("ADDED", 1, 1),
-            kept(END),
-        ],
-    )
-    .await;
+    publish(&context, [kept(BEGIN), widget("ADDED", 0, 1), widget("ADDED", 1, 1), kept(END)]).await;
     let stream = context.get_stream(STREAM).await.unwrap();
     assert!(stream.delete_message(21).await.unwrap());
     let daemon = scene.daemon().await;
-    daemon
-        .until("all is consumed", |state| position(state) == 23)
-        .await;
+    daemon.until("all is consumed", |state| position(state) == 23).await;
     let outcomes = daemon.recorded(outcome).await;
     assert_eq!(outcomes[0].0, RelistOutcome::Incomplete);
-    daemon
-        .ledger
-        .peek(|state| assert_eq!(state.object_count(), 5));
+    daemon.ledger.peek(|state| assert_eq!(state.object_count(), 5));
 
     // A begin, and Kubernetes' bookmark behind what there is; what is newer than it is not meant.
     let newer = widget("MODIFIED", 4, 91);
-    publish(
-        &context,
-        [newer, kept(BEGIN), widget("ADDED", 0, 1), kept(bookmark)],
-    )
-    .await;
+    publish(&context, [newer, kept(BEGIN), widget("ADDED", 0, 1), kept(bookmark)]).await;
     daemon
-        .until("the relist is over", |state| {
-            position(state) == 27 && state.relist_count() == 0
-        })
+        .until("the relist is over", |state| position(state) == 27 && state.relist_count() == 0)
         .await;
     daemon.ledger.peek(|state| {
         let alive: Vec<_> = (0..5).filter(|n| is_alive(state, *n)).collect();
@@ -183,13 +151,9 @@ async fn nothing_is_ended_unless_the_list_is_whole() {
     let none = BEGIN.replace('}', r#","allowEmpty":true}"#);
     publish(&context, [none, kept(END)]).await;
     daemon
-        .until("the relist is over", |state| {
-            position(state) == 29 && state.relist_count() == 0
-        })
+        .until("the relist is over", |state| position(state) == 29 && state.relist_count() == 0)
         .await;
-    daemon
-        .ledger
-        .peek(|state| assert_eq!(state.object_count(), 0));
+    daemon.ledger.peek(|state| assert_eq!(state.object_count(), 0));
     daemon.stop().await;
 }
 
@@ -202,19 +166,13 @@ async fn a_relist_that_is_read_again_after_the_stream_went_back_ends_nothing() {
     list.push(END.to_owned());
     publish(&scene.server.jetstream().await, list.clone()).await;
     // This one ends only after the backup was restored.
-    publish(
-        &scene.server.jetstream().await,
-        [BEGIN.to_owned(), widget("ADDED", 0, 1)],
-    )
-    .await;
+    publish(&scene.server.jetstream().await, [BEGIN.to_owned(), widget("ADDED", 0, 1)]).await;
     scene.server.kill();
     let backup = scene.server.copy();
     scene.server.restart();
     publish(&scene.server.jetstream().await, widgets(3..6)).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("all are consumed", |state| position(state) == 10)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 10).await;
     daemon.stop().await;
 
     scene.server.kill();
@@ -248,10 +206,7 @@ async fn a_relist_that_is_read_again_after_the_stream_went_back_ends_nothing() {
             position(state) == 14 && !is_alive(state, 77) && state.relist_count() == 0
         })
         .await;
-    assert_eq!(
-        daemon.recorded(outcome).await,
-        [(RelistOutcome::Complete, 3, 4)]
-    );
+    assert_eq!(daemon.recorded(outcome).await, [(RelistOutcome::Complete, 3, 4)]);
     daemon.stop().await;
 }
 
@@ -277,15 +232,10 @@ async fn what_is_not_understood_of_one_kind_spoils_no_relist_of_another() {
     ];
     publish(&context, list).await;
     daemon
-        .until("the relists are over", |state| {
-            position(state) == 11 && state.relist_count() == 0
-        })
+        .until("the relists are over", |state| position(state) == 11 && state.relist_count() == 0)
         .await;
     let outcomes = daemon.recorded(outcome).await;
-    let expected = [
-        (RelistOutcome::Incomplete, 1, 0),
-        (RelistOutcome::Complete, 1, 1),
-    ];
+    let expected = [(RelistOutcome::Incomplete, 1, 0), (RelistOutcome::Complete, 1, 1)];
     assert_eq!(outcomes, expected);
     daemon.ledger.peek(|state| {
         let alive: Vec<_> = (0..10).filter(|n| is_alive(state, *n)).collect();
@@ -309,9 +259,7 @@ async fn versions_that_went_back_are_replaced_by_what_is_listed() {
     publish(&context, first).await;
     publish(&context, [BEGIN.to_owned(), widget("ADDED", 0, 5)]).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("the begin is consumed", |state| position(state) == 12)
-        .await;
+    daemon.until("the begin is consumed", |state| position(state) == 12).await;
     daemon.ledger.peek(|state| {
         assert!(!is_alive(state, 3) && is_alive(state, 4));
     });
@@ -326,17 +274,11 @@ async fn versions_that_went_back_are_replaced_by_what_is_listed() {
     publish(&context, rest).await;
     let daemon = scene.daemon().await;
     daemon
-        .until("the relist is over", |state| {
-            position(state) == 16 && state.relist_count() == 0
-        })
+        .until("the relist is over", |state| position(state) == 16 && state.relist_count() == 0)
         .await;
     daemon.ledger.peek(|state| {
         let alive: Vec<_> = (0..5).filter(|n| is_alive(state, *n)).collect();
-        assert_eq!(
-            alive,
-            [0, 3],
-            "the others have higher versions than the list"
-        );
+        assert_eq!(alive, [0, 3], "the others have higher versions than the list");
         assert_eq!(units(state), 9 + 2);
         assert!(state.version_resets().is_empty());
     });
@@ -353,9 +295,7 @@ async fn versions_that_went_back_are_replaced_by_what_is_listed() {
     publish(&context, later).await;
     let daemon = scene.daemon().await;
     daemon
-        .until("the relist is over", |state| {
-            position(state) == 21 && state.relist_count() == 0
-        })
+        .until("the relist is over", |state| position(state) == 21 && state.relist_count() == 0)
         .await;
     daemon.ledger.peek(|state| assert!(is_alive(state, 4)));
     daemon.stop().await;

@@ -33,9 +33,7 @@ async fn a_consumer_that_stays_silent_is_made_anew_but_not_at_once() {
     let context = jetstream::new(client);
     silence(&context).await;
     publish(&context, widgets(0..10)).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 10)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 10).await;
     let mut looks = 0;
     let made_anew = async {
         while let Some(request) = requests.next().await {

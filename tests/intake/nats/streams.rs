@@ -15,30 +15,17 @@ async fn a_server_may_be_killed_and_come_back() {
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
     for round in 0..3 {
-        publish(
-            &scene.server.jetstream().await,
-            widgets(round * 300..(round + 1) * 300),
-        )
-        .await;
+        publish(&scene.server.jetstream().await, widgets(round * 300..(round + 1) * 300)).await;
         scene.server.kill();
-        until("the loss is seen", || {
-            (!daemon.status.get().connected).then_some(())
-        })
-        .await;
+        until("the loss is seen", || (!daemon.status.get().connected).then_some(())).await;
         assert!(daemon.status.get().is_lagging(quotad::clock::now()));
         scene.server.restart();
     }
-    daemon
-        .until("all are consumed", |state| position(state) == 900)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 900).await;
     daemon.caught_up().await;
     assert_eq!(daemon.ledger.peek(units), 1_800);
     assert!(daemon.recorded(gap).await.is_empty());
-    assert_eq!(
-        daemon.recorded(reset).await.len(),
-        1,
-        "only the first contact"
-    );
+    assert_eq!(daemon.recorded(reset).await.len(), 1, "only the first contact");
     daemon.stop().await;
 }
 
@@ -57,9 +44,7 @@ async fn a_daemon_may_start_before_the_server() {
     let server = Server::start_at(port, &[]);
     daemon.caught_up().await;
     publish(&server.jetstream().await, widgets(0..10)).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 10)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 10).await;
     daemon.stop().await;
 }
 
@@ -72,17 +57,9 @@ async fn a_stream_that_began_anew_is_read_from_its_beginning() {
     let daemon = scene.daemon().await;
     daemon.caught_up().await;
     let context = scene.server.jetstream().await;
-    let config = context
-        .get_stream(STREAM)
-        .await
-        .unwrap()
-        .cached_info()
-        .config
-        .clone();
+    let config = context.get_stream(STREAM).await.unwrap().cached_info().config.clone();
     publish(&context, widgets(0..50)).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 50)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 50).await;
 
     // While it is consumed; the new one is shorter at first.
     context.delete_stream(STREAM).await.unwrap();
@@ -101,11 +78,7 @@ async fn a_stream_that_began_anew_is_read_from_its_beginning() {
     context.create_stream(config).await.unwrap();
     publish(&context, widgets(55..100)).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("all of the third are consumed", |state| {
-            position(state) == 45
-        })
-        .await;
+    daemon.until("all of the third are consumed", |state| position(state) == 45).await;
     assert_eq!(daemon.recorded(reset).await.len(), 1);
     assert_eq!(daemon.ledger.peek(State::object_count), 100);
     assert_eq!(daemon.ledger.peek(units), 200);
@@ -122,9 +95,7 @@ async fn another_message_where_the_cursor_stands_gives_a_stream_away() {
     scene.server.restart();
     publish(&scene.server.jetstream().await, widgets(2..3)).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("all are consumed", |state| position(state) == 3)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 3).await;
     daemon.stop().await;
 
     // A restored backup has the same creation time, and may have grown since.
@@ -133,9 +104,7 @@ async fn another_message_where_the_cursor_stands_gives_a_stream_away() {
     scene.server.restart();
     publish(&scene.server.jetstream().await, widgets(77..78)).await;
     let daemon = scene.daemon().await;
-    daemon
-        .until("the other message is consumed", |state| is_alive(state, 77))
-        .await;
+    daemon.until("the other message is consumed", |state| is_alive(state, 77)).await;
     assert_eq!(daemon.recorded(reset).await.len(), 1);
     assert_eq!(daemon.ledger.peek(State::object_count), 4);
     daemon.stop().await;
@@ -149,21 +118,15 @@ async fn removed_messages_are_a_gap() {
     let context = scene.server.jetstream().await;
     let stream = context.get_stream(STREAM).await.unwrap();
     publish(&context, widgets(0..10)).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 10)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 10).await;
     daemon.stop().await;
 
     publish(&context, widgets(10..20)).await;
     stream.purge().await.unwrap();
     let daemon = scene.daemon().await;
-    daemon
-        .until("the whole purge is passed", |state| position(state) == 20)
-        .await;
+    daemon.until("the whole purge is passed", |state| position(state) == 20).await;
     publish(&context, widgets(20..30)).await;
-    daemon
-        .until("it goes on behind it", |state| position(state) == 30)
-        .await;
+    daemon.until("it goes on behind it", |state| position(state) == 30).await;
     assert_eq!(daemon.recorded(gap).await, [(11, 20)]);
     daemon.stop().await;
 
@@ -174,9 +137,7 @@ async fn removed_messages_are_a_gap() {
         }
     }
     let daemon = scene.daemon().await;
-    daemon
-        .until("the end is reached", |state| position(state) == 40)
-        .await;
+    daemon.until("the end is reached", |state| position(state) == 40).await;
     assert_eq!(daemon.recorded(gap).await, [(33, 34), (36, 36), (39, 40)]);
     assert_eq!(daemon.ledger.peek(State::object_count), 25);
     daemon.caught_up().await;
@@ -197,9 +158,7 @@ async fn a_consumer_may_be_deleted_under_the_daemon() {
         }
         publish(&context, widgets(round * 100..(round + 1) * 100)).await;
         let all = (round as u64 + 1) * 100;
-        daemon
-            .until("all are consumed", |state| position(state) == all)
-            .await;
+        daemon.until("all are consumed", |state| position(state) == all).await;
     }
     assert_eq!(daemon.ledger.peek(units), 600);
     daemon.stop().await;
@@ -218,16 +177,9 @@ async fn other_subjects_of_the_stream_are_no_gap() {
     let daemon = scene.daemon().await;
     for number in 0..10 {
         publish(&context, [widget("ADDED", number, 1)]).await;
-        context
-            .publish("other.thing", "{".into())
-            .await
-            .unwrap()
-            .await
-            .unwrap();
+        context.publish("other.thing", "{".into()).await.unwrap().await.unwrap();
     }
-    daemon
-        .until("all are consumed", |state| is_alive(state, 9))
-        .await;
+    daemon.until("all are consumed", |state| is_alive(state, 9)).await;
     daemon.caught_up().await;
     assert_eq!(daemon.status.get().cursor, 20);
     assert!(daemon.recorded(gap).await.is_empty() && daemon.recorded(dead_letter).await.is_empty());
@@ -239,10 +191,7 @@ async fn a_missing_stream_is_waited_for_if_it_is_not_to_be_created() {
     let mut scene = Scene::new();
     scene.config.nats.create_stream = false;
     let daemon = scene.daemon().await;
-    until("the server is connected", || {
-        daemon.status.get().connected.then_some(())
-    })
-    .await;
+    until("the server is connected", || daemon.status.get().connected.then_some(())).await;
     let context = scene.server.jetstream().await;
     let config = StreamConfig {
         name: STREAM.to_owned(),
@@ -252,9 +201,7 @@ async fn a_missing_stream_is_waited_for_if_it_is_not_to_be_created() {
     assert!(!daemon.status.get().caught_up_once());
     context.create_stream(config).await.unwrap();
     publish(&context, widgets(0..5)).await;
-    daemon
-        .until("all are consumed", |state| position(state) == 5)
-        .await;
+    daemon.until("all are consumed", |state| position(state) == 5).await;
     daemon.stop().await;
 }
 

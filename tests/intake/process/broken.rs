@@ -21,9 +21,7 @@ struct RawClient(BufReader<TcpStream>);
 
 impl RawClient {
     fn connect(server: &Server) -> Self {
-        let mut client = Self(BufReader::new(
-            TcpStream::connect(server.address()).unwrap(),
-        ));
+        let mut client = Self(BufReader::new(TcpStream::connect(server.address()).unwrap()));
         assert!(client.line().starts_with("INFO "));
         client.send(b"CONNECT {\"headers\":true,\"verbose\":false,\"pedantic\":false}\r\n");
         client
@@ -45,15 +43,8 @@ impl RawClient {
             [] => ("PUB", format!(" {all}\r\n")),
             _ => ("HPUB", format!(" {} {all}\r\n", headers.len())),
         };
-        let parts: [&[u8]; 7] = [
-            verb.as_bytes(),
-            b" ",
-            subject,
-            sizes.as_bytes(),
-            headers,
-            payload,
-            b"\r\n",
-        ];
+        let parts: [&[u8]; 7] =
+            [verb.as_bytes(), b" ", subject, sizes.as_bytes(), headers, payload, b"\r\n"];
         self.send(&parts.concat());
     }
 
@@ -76,58 +67,22 @@ const SUBJECT: &[u8] = b"quota.objects.a";
 type Broken = (&'static [u8], &'static [u8], &'static str);
 
 const BROKEN: [Broken; 7] = [
-    (
-        SUBJECT,
-        b"NATS/1.0\r\nno colon\r\n\r\n",
-        "no colon: \"no colon\"",
-    ),
-    (
-        SUBJECT,
-        b"NATS/1.0\r\na name: x\r\n\r\n",
-        "the name of a header is invalid",
-    ),
-    (
-        SUBJECT,
-        b"NATS/1.0\r\nname: \xff\xfe\r\n\r\n",
-        "its headers are not UTF-8",
-    ),
+    (SUBJECT, b"NATS/1.0\r\nno colon\r\n\r\n", "no colon: \"no colon\""),
+    (SUBJECT, b"NATS/1.0\r\na name: x\r\n\r\n", "the name of a header is invalid"),
+    (SUBJECT, b"NATS/1.0\r\nname: \xff\xfe\r\n\r\n", "its headers are not UTF-8"),
     (b"quota.objects.a.\xff\xfe", b"", "its subject is not UTF-8"),
-    (
-        b"quota.objects.a.\xff\xfe",
-        b"NATS/1.0\r\nname: x\r\n\r\n",
-        "its subject is not UTF-8",
-    ),
+    (b"quota.objects.a.\xff\xfe", b"NATS/1.0\r\nname: x\r\n\r\n", "its subject is not UTF-8"),
     // The client library panics.
-    (
-        SUBJECT,
-        b"NATS/1.0\r\nname: a\rb\r\n\r\n",
-        "the value of a header is invalid",
-    ),
-    (
-        SUBJECT,
-        b"HTTP/1.1\r\nname: x\r\n\r\n",
-        "do not begin with NATS/1.0",
-    ),
+    (SUBJECT, b"NATS/1.0\r\nname: a\rb\r\n\r\n", "the value of a header is invalid"),
+    (SUBJECT, b"HTTP/1.1\r\nname: x\r\n\r\n", "do not begin with NATS/1.0"),
 ];
 
 /// The client library takes these for the server's own words. Newer servers store them without the status.
 const STATUSES: [Broken; 5] = [
     (SUBJECT, b"NATS/1.0 many\r\n\r\n", "begin with a status"),
-    (
-        SUBJECT,
-        b"NATS/1.0 100 Idle Heartbeat\r\n\r\n",
-        "begin with a status",
-    ),
-    (
-        SUBJECT,
-        b"NATS/1.0 404 No Messages\r\n\r\n",
-        "begin with a status",
-    ),
-    (
-        SUBJECT,
-        b"NATS/1.0 409 Consumer Deleted\r\n\r\n",
-        "begin with a status",
-    ),
+    (SUBJECT, b"NATS/1.0 100 Idle Heartbeat\r\n\r\n", "begin with a status"),
+    (SUBJECT, b"NATS/1.0 404 No Messages\r\n\r\n", "begin with a status"),
+    (SUBJECT, b"NATS/1.0 409 Consumer Deleted\r\n\r\n", "begin with a status"),
     (SUBJECT, b"NATS/1.0 503\r\n\r\n", "begin with a status"),
 ];
 
@@ -141,9 +96,7 @@ fn used(quotad: &Quotad) -> u64 {
     let usage = quotad.get("/v1/namespaces/team-a/usage");
     let resources = usage["resources"].as_array().into_iter().flatten();
     let mut counts = resources.filter(|it| it["resource"] == "count/widgets.example.com");
-    counts
-        .next()
-        .map_or(0, |it| it["used"].as_str().unwrap().parse().unwrap())
+    counts.next().map_or(0, |it| it["used"].as_str().unwrap().parse().unwrap())
 }
 
 /// Position, reason and payload of each rejected message, the oldest first.
@@ -152,27 +105,17 @@ fn rejected(quotad: &Quotad) -> Vec<(u64, String, String)> {
     letters.reverse();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let letters = letters.iter().map(|letter| {
-        (
-            letter["position"].as_u64().unwrap(),
-            text(&letter["reason"]),
-            text(&letter["payload"]),
-        )
+        (letter["position"].as_u64().unwrap(), text(&letter["reason"]), text(&letter["payload"]))
     });
     letters.collect()
 }
 
 async fn ready(quotad: &Quotad) {
-    until("the stream is caught up with", || {
-        quotad.is_ready().then_some(())
-    })
-    .await;
+    until("the stream is caught up with", || quotad.is_ready().then_some(())).await;
 }
 
 async fn counts(quotad: &Quotad, objects: u64) {
-    until("all that can be read is counted", || {
-        (used(quotad) == objects).then_some(())
-    })
-    .await;
+    until("all that can be read is counted", || (used(quotad) == objects).then_some(())).await;
 }
 
 async fn broken_messages_stop_nothing(program: &str, broken: &[Broken]) {
@@ -223,10 +166,7 @@ async fn broken_messages_stop_nothing(program: &str, broken: &[Broken]) {
         let last = messages + 1 + number as u64;
         until("it is rejected", || {
             let letters = rejected(&quotad);
-            letters
-                .iter()
-                .any(|(position, ..)| *position == last)
-                .then_some(())
+            letters.iter().any(|(position, ..)| *position == last).then_some(())
         })
         .await;
     }
@@ -241,9 +181,7 @@ async fn broken_messages_stop_nothing(program: &str, broken: &[Broken]) {
     client.settle();
     counts(&quotad, objects + 2).await;
     let resets = quotad.list("/v1/entries?order=desc").0;
-    let resets = resets
-        .iter()
-        .filter(|entry| entry["event"]["type"] == "SourceReset");
+    let resets = resets.iter().filter(|entry| entry["event"]["type"] == "SourceReset");
     assert_eq!(resets.count(), 1, "only the first contact");
     quotad.stop();
 }

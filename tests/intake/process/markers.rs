@@ -13,20 +13,14 @@ async fn create_stream(client: &Client, settings: Value) {
         "name": "OBJECTS", "subjects": ["quota.objects.>"], "storage": "file", "num_replicas": 1,
         "retention": "limits", "discard": "old", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1, "max_age": 0,
     });
-    config
-        .as_object_mut()
-        .unwrap()
-        .extend(settings.as_object().unwrap().clone());
+    config.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
     let answer = request(client, "CREATE", &config).await;
     assert!(answer["error"].is_null(), "{answer}");
 }
 
 async fn request(client: &Client, what: &str, body: &Value) -> Value {
     let subject = format!("$JS.API.STREAM.{what}.OBJECTS");
-    let answer = client
-        .request(subject, body.to_string().into())
-        .await
-        .unwrap();
+    let answer = client.request(subject, body.to_string().into()).await.unwrap();
     serde_json::from_slice(&answer.payload).unwrap()
 }
 
@@ -63,23 +57,13 @@ async fn a_marker_of_a_deleted_subject_is_no_event_and_spoils_no_relist() {
         )
     };
     publish(&client, &widget("vanished"), None).await;
-    publish(
-        &client,
-        r#"{"type":"RELIST_BEGIN","resource":"widgets.example.com"}"#,
-        None,
-    )
-    .await;
+    publish(&client, r#"{"type":"RELIST_BEGIN","resource":"widgets.example.com"}"#, None).await;
     publish(&client, &widget("short"), Some("1s")).await;
     let mut last = 3;
     while last < 4 {
         last = last_sequence(&client).await;
     }
-    publish(
-        &client,
-        r#"{"type":"RELIST_END","resource":"widgets.example.com"}"#,
-        None,
-    )
-    .await;
+    publish(&client, r#"{"type":"RELIST_END","resource":"widgets.example.com"}"#, None).await;
     until("the relist has ended what was not listed", || {
         let usage = quotad.get("/v1/namespaces/team-a/usage");
         (usage["resources"][0]["used"] == "1").then_some(())
@@ -121,11 +105,7 @@ async fn a_stream_that_does_not_keep_what_was_consumed_is_refused() {
         let expected =
             format!("the retention of the stream OBJECTS is {retention}; it must be limits");
         until("the reason is shown", || {
-            quotad
-                .ask_admin("/readyz")
-                .1
-                .contains(&expected)
-                .then_some(())
+            quotad.ask_admin("/readyz").1.contains(&expected).then_some(())
         })
         .await;
         assert!(text.contains("not caught up"), "{text}");

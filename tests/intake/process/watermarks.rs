@@ -63,11 +63,7 @@ fn not_ready() -> (u16, String) {
 fn metric(quotad: &Quotad, name: &str) -> f64 {
     let (_, text) = quotad.ask_admin("/metrics");
     let value = text.lines().find_map(|line| line.strip_prefix(name));
-    value
-        .unwrap_or_else(|| panic!("no {name}"))
-        .trim()
-        .parse()
-        .unwrap()
+    value.unwrap_or_else(|| panic!("no {name}")).trim().parse().unwrap()
 }
 
 /// What a publisher sends.
@@ -80,9 +76,7 @@ impl Publisher {
 
     async fn send(&self, events: &[Value]) {
         let lines: Vec<_> = events.iter().map(Value::to_string).collect();
-        let sent = self
-            .0
-            .publish("quota.objects.prod", lines.join("\n").into());
+        let sent = self.0.publish("quota.objects.prod", lines.join("\n").into());
         sent.await.unwrap().await.unwrap();
     }
 
@@ -148,8 +142,7 @@ async fn nothing_is_granted_before_everything_was_listed() {
     publisher.bookmark().await;
     until("the bookmark is read", || {
         let (_, text) = quotad.ask_admin("/metrics");
-        text.contains("quota_ledger_events_consumed_total{source=\"nats\"} 1")
-            .then_some(())
+        text.contains("quota_ledger_events_consumed_total{source=\"nats\"} 1").then_some(())
     })
     .await;
     assert_eq!(reserve(&quotad, "p-1"), not_ready());
@@ -184,12 +177,7 @@ async fn a_limit_holds_while_the_publisher_is_away() {
         answer["lagging"] == json!(true)
     };
     until("answers say that it lags", || lags(&quotad).then_some(())).await;
-    assert!(
-        metric(
-            &quotad,
-            "quota_ledger_watermark_age_seconds{resource=\"pods\"}"
-        ) > 2.0
-    );
+    assert!(metric(&quotad, "quota_ledger_watermark_age_seconds{resource=\"pods\"}") > 2.0);
     let (status, text) = quotad.ask_admin("/readyz");
     assert!(
         status == 200 && text.contains("[+]watermarks ok, lagging: old watermarks: pods"),
@@ -207,10 +195,8 @@ async fn a_limit_holds_while_the_publisher_is_away() {
     publisher.send(&[pod("p-1")]).await;
     publisher.bookmark().await;
     ready(&quotad).await;
-    until("the other one's place is free", || {
-        (reserve(&quotad, "p-3") == granted()).then_some(())
-    })
-    .await;
+    until("the other one's place is free", || (reserve(&quotad, "p-3") == granted()).then_some(()))
+        .await;
     assert_eq!(reserve(&quotad, "p-4"), exceeds());
     assert!(!lags(&quotad));
 }
@@ -243,15 +229,9 @@ async fn a_server_that_is_gone_shows_in_lag_and_readiness() {
     ready(&quotad).await;
     let lag = "quota_ledger_stream_lag_seconds";
     server.kill();
-    until("the lag grows", || {
-        (metric(&quotad, lag) > 1.0).then_some(())
-    })
-    .await;
+    until("the lag grows", || (metric(&quotad, lag) > 1.0).then_some(())).await;
     let before = metric(&quotad, lag);
-    until("it grows on", || {
-        (metric(&quotad, lag) > before + 0.5).then_some(())
-    })
-    .await;
+    until("it grows on", || (metric(&quotad, lag) > before + 0.5).then_some(())).await;
     let (status, text) = quotad.ask_admin("/readyz");
     let expected = "[+]stream ok, lagging: the NATS server is not connected";
     assert!(status == 200 && text.contains(expected), "{text}");

@@ -89,9 +89,7 @@ struct Arguments {
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
     let number = text.strip_suffix("ms").unwrap_or(text).parse();
-    number
-        .map(Duration::from_millis)
-        .map_err(|_| "not a number of milliseconds".to_owned())
+    number.map(Duration::from_millis).map_err(|_| "not a number of milliseconds".to_owned())
 }
 
 fn main() -> ExitCode {
@@ -116,29 +114,18 @@ fn measure(arguments: &Arguments) -> Result<Value, Box<dyn Error>> {
         .resources
         .split(',')
         .map(|part| {
-            part.split_once('=')
-                .ok_or_else(|| format!("{part:?} is not RESOURCE=QUANTITY"))
+            part.split_once('=').ok_or_else(|| format!("{part:?} is not RESOURCE=QUANTITY"))
         })
         .map(|pair| pair.map(|(name, quantity)| (name.to_owned(), quantity.into())))
         .collect::<Result<_, _>>()?;
-    let hard: Map<_, _> = resources
-        .keys()
-        .map(|name| (name.clone(), HARD.into()))
-        .collect();
+    let hard: Map<_, _> = resources.keys().map(|name| (name.clone(), HARD.into())).collect();
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": QUOTA}, "spec": {"hard": hard},
     })
     .to_string();
     target.each_quota(&namespaces, |url| target.send(ureq::put(url), Some(&quota)))?;
-    let tally = run(
-        arguments,
-        &target,
-        namespaces.clone(),
-        Value::from(resources).to_string(),
-    )?;
-    target.each_quota(&namespaces, |url| {
-        target.send(ureq::delete(url).force_send_body(), None)
-    })?;
+    let tally = run(arguments, &target, namespaces.clone(), Value::from(resources).to_string())?;
+    target.each_quota(&namespaces, |url| target.send(ureq::delete(url).force_send_body(), None))?;
     if tally.operations() == 0 {
         return Err(format!("nothing was carried out: {:?}", tally.statuses).into());
     }
@@ -156,29 +143,14 @@ struct Target {
 impl Target {
     fn new(arguments: &Arguments) -> Result<Self, Box<dyn Error>> {
         let server = arguments.server.trim_end_matches('/');
-        let authority = server
-            .strip_prefix("http://")
-            .ok_or("--server: only http is supported")?;
-        let address = authority
-            .to_socket_addrs()?
-            .next()
-            .ok_or("--server: the name has no address")?;
-        let token = arguments
-            .token_file
-            .as_ref()
-            .map(std::fs::read_to_string)
-            .transpose()?;
+        let authority = server.strip_prefix("http://").ok_or("--server: only http is supported")?;
+        let address =
+            authority.to_socket_addrs()?.next().ok_or("--server: the name has no address")?;
+        let token = arguments.token_file.as_ref().map(std::fs::read_to_string).transpose()?;
         let authorization = token.map(|token| format!("Bearer {}", token.trim()));
-        let line = authorization
-            .iter()
-            .map(|value| format!("authorization: {value}\r\n"));
+        let line = authorization.iter().map(|value| format!("authorization: {value}\r\n"));
         let headers = format!("host: {authority}\r\n{}", line.collect::<String>());
-        Ok(Self {
-            address,
-            server: server.to_owned(),
-            headers,
-            authorization,
-        })
+        Ok(Self { address, server: server.to_owned(), headers, authorization })
     }
 
     fn send(
@@ -191,9 +163,7 @@ impl Target {
             None => request,
         };
         match body {
-            Some(body) => request
-                .header("content-type", "application/json")
-                .send(body)?,
+            Some(body) => request.header("content-type", "application/json").send(body)?,
             None => request.send_empty()?,
         };
         Ok(())
@@ -214,9 +184,8 @@ impl Target {
             Ok::<_, String>(())
         };
         thread::scope(|scope| {
-            let workers: Vec<_> = (0..QUOTAS_AT_ONCE.min(namespaces.len()))
-                .map(|_| scope.spawn(work))
-                .collect();
+            let workers: Vec<_> =
+                (0..QUOTAS_AT_ONCE.min(namespaces.len())).map(|_| scope.spawn(work)).collect();
             workers
                 .into_iter()
                 .try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
@@ -236,35 +205,20 @@ fn run(
     let plan = Plan {
         server: target.address,
         connections,
-        threads: arguments
-            .threads
-            .unwrap_or(processors / 2)
-            .clamp(1, connections),
+        threads: arguments.threads.unwrap_or(processors / 2).clamp(1, connections),
         warmup: arguments.warmup,
         duration: arguments.duration,
         rate: arguments.rate,
         patience: PATIENCE,
     };
-    let (headers, base, batch) = (
-        target.headers.clone(),
-        String::new(),
-        usize::from(arguments.batch),
-    );
+    let (headers, base, batch) =
+        (target.headers.clone(), String::new(), usize::from(arguments.batch));
     // Differs from run to run: a uid that was used once is not granted again.
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
     let stop = CancellationToken::new();
     if arguments.events {
-        let events = Arc::new(Events {
-            headers,
-            base,
-            namespaces,
-            resources,
-            batch,
-            seed,
-        });
+        let events = Arc::new(Events { headers, base, namespaces, resources, batch, seed });
         return quota_bench::load::run(&plan, &stop, |connection| events.talk(connection));
     }
     let reservations = Arc::new(Reservations {
@@ -299,13 +253,10 @@ fn report(arguments: &Arguments, tally: &Tally) -> Value {
             },
         })
     };
-    let kinds = Kind::ALL
-        .into_iter()
-        .map(|kind| (kind.name(), tally.of(kind)));
+    let kinds = Kind::ALL.into_iter().map(|kind| (kind.name(), tally.of(kind)));
     let kinds = kinds.filter(|(_, share)| !share.latency.is_empty());
-    let by_kind: BTreeMap<_, _> = kinds
-        .map(|(name, share)| (name, part(share.operations, &share.latency)))
-        .collect();
+    let by_kind: BTreeMap<_, _> =
+        kinds.map(|(name, share)| (name, part(share.operations, &share.latency))).collect();
     let mut report = part(tally.operations(), &tally.latency());
     let more = json!({
         "server": arguments.server,

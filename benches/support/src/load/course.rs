@@ -87,10 +87,7 @@ impl Running {
             return None;
         }
         let Some(rate) = self.rate else {
-            return Some(Turn {
-                begin: now,
-                late: None,
-            });
+            return Some(Turn { begin: now, late: None });
         };
         let number = self.sent.fetch_add(1, Ordering::Relaxed);
         let due = self.began + Duration::from_secs_f64(number as f64 / rate);
@@ -98,10 +95,7 @@ impl Running {
             return None;
         }
         if due <= now {
-            return Some(Turn {
-                begin: due,
-                late: None,
-            });
+            return Some(Turn { begin: due, late: None });
         }
         tokio::select! {
             biased;

@@ -77,10 +77,7 @@ impl EventTalk {
             append_number(&mut self.body, self.connection);
             self.body.push(b'-');
             append_number(&mut self.body, index);
-            append(
-                &mut self.body,
-                &[br#"","uid":""#, uid, br#"","resourceVersion":""#],
-            );
+            append(&mut self.body, &[br#"","uid":""#, uid, br#"","resourceVersion":""#]);
             append_number(&mut self.body, self.version);
             let resources = self.plan.resources.as_bytes();
             append(&mut self.body, &[br#"","usage":"#, resources, b"}\n"]);
@@ -126,11 +123,7 @@ fn accepted(body: &[u8]) -> u64 {
         return 0;
     };
     let digits = body[at + FIELD.len()..].iter().copied();
-    digits
-        .take_while(u8::is_ascii_digit)
-        .fold(0, |number: u64, digit| {
-            number
-                .saturating_mul(10)
-                .saturating_add(u64::from(digit - b'0'))
-        })
+    digits.take_while(u8::is_ascii_digit).fold(0, |number: u64, digit| {
+        number.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+    })
 }

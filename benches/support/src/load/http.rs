@@ -55,12 +55,7 @@ pub fn answer(bytes: &[u8]) -> io::Result<Option<Message<'_>>> {
     let Some(body) = rest.get(..length) else {
         return Ok(None);
     };
-    Ok(Some(Message {
-        status,
-        body,
-        bytes: end + 4 + length,
-        last,
-    }))
+    Ok(Some(Message { status, body, bytes: end + 4 + length, last }))
 }
 
 /// The answer to a request that was carried out, whatever its status; none if it is not complete yet.
@@ -91,8 +86,7 @@ fn status(head: &[u8]) -> io::Result<u16> {
 }
 
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
-    head.split(|byte| *byte == b'\n')
-        .map(<[u8]>::trim_ascii_end)
+    head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end)
 }
 
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
@@ -116,10 +110,7 @@ mod tests {
             assert_eq!(answer(&text[..end]).unwrap(), None, "{end}");
         }
         let read = answer(text).unwrap().unwrap();
-        assert_eq!(
-            (read.status, read.body, read.last),
-            (201, &b"body"[..], false)
-        );
+        assert_eq!((read.status, read.body, read.last), (201, &b"body"[..], false));
         assert_eq!(read.bytes, text.len());
         let more = [text, &b"HTTP"[..]].concat();
         assert_eq!(answer(&more).unwrap().unwrap().bytes, text.len());
@@ -129,10 +120,7 @@ mod tests {
     fn an_answer_without_content_has_no_body() {
         let text = b"HTTP/1.1 204 No Content\r\nconnection: Close\r\n\r\n";
         let read = answer(text).unwrap().unwrap();
-        assert_eq!(
-            (read.status, read.bytes, read.last),
-            (204, text.len(), true)
-        );
+        assert_eq!((read.status, read.bytes, read.last), (204, text.len(), true));
     }
 
     #[test]

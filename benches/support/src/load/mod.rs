@@ -129,10 +129,7 @@ pub fn run<C: Connect, T: Talk + 'static>(
 ) -> io::Result<Tally> {
     let threads = plan.threads.clamp(1, plan.connections.max(1));
     let course = Course::new(plan, stop.clone());
-    let start = Start {
-        all_there: Barrier::new(threads),
-        failed: AtomicBool::new(false),
-    };
+    let start = Start { all_there: Barrier::new(threads), failed: AtomicBool::new(false) };
     thread::scope(|scope| {
         let worker = |number| {
             let mine = (number..plan.connections).step_by(threads);
@@ -142,9 +139,7 @@ pub fn run<C: Connect, T: Talk + 'static>(
         let workers: Vec<_> = (0..threads).map(worker).collect();
         let mut sum = Tally::default();
         for worker in workers {
-            let tally = worker
-                .join()
-                .map_err(|_| io::Error::other("a worker ended early"))?;
+            let tally = worker.join().map_err(|_| io::Error::other("a worker ended early"))?;
             sum.add(&tally?);
         }
         Ok(sum)
@@ -163,13 +158,10 @@ fn work<C: Connect, T: Talk + 'static>(
     start: &Start,
     talks: Vec<T>,
 ) -> io::Result<Tally> {
-    let made = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .and_then(|runtime| {
-            let streams = runtime.block_on(connect(&plan.server, talks.len()))?;
-            Ok((runtime, streams))
-        });
+    let made = runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        let streams = runtime.block_on(connect(&plan.server, talks.len()))?;
+        Ok((runtime, streams))
+    });
     if made.is_err() {
         start.failed.store(true, Ordering::SeqCst);
     }

@@ -95,11 +95,7 @@ impl Texts {
         let post = format!(" HTTP/1.1\r\n{headers}{length}");
         let batch = format!("POST {}/v1/reservations:batch{post}", plan.base);
         Self {
-            paths: plan
-                .namespaces
-                .iter()
-                .map(|name| path(name).into_bytes())
-                .collect(),
+            paths: plan.namespaces.iter().map(|name| path(name).into_bytes()).collect(),
             post: post.into_bytes(),
             delete: format!(" HTTP/1.1\r\n{headers}\r\n").into_bytes(),
             batch: batch.into_bytes(),

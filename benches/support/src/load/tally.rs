@@ -26,13 +26,8 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
-        Self::Reserve,
-        Self::Release,
-        Self::Batch,
-        Self::Events,
-        Self::Review,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Reserve, Self::Release, Self::Batch, Self::Events, Self::Review];
 
     /// What it is called in reports.
     #[must_use]
@@ -72,10 +67,7 @@ pub struct Share {
 
 impl Default for Share {
     fn default() -> Self {
-        Self {
-            operations: 0,
-            latency: histogram(),
-        }
+        Self { operations: 0, latency: histogram() }
     }
 }
 
@@ -169,7 +161,5 @@ const LONGEST: u64 = 1 << 60;
 
 fn record(histogram: &mut Histogram<u64>, duration: Duration) {
     let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    histogram
-        .record(nanoseconds.min(LONGEST))
-        .expect("it grows");
+    histogram.record(nanoseconds.min(LONGEST)).expect("it grows");
 }

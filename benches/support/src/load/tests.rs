@@ -68,16 +68,9 @@ fn a_closed_loop_waits_for_each_answer() {
     let pause = Duration::from_millis(5);
     let tidied = Arc::<AtomicU64>::default();
     let address = server(2, pause);
-    let tally = run(&plan(address), &CancellationToken::new(), |_| {
-        Ping(tidied.clone())
-    })
-    .unwrap();
+    let tally = run(&plan(address), &CancellationToken::new(), |_| Ping(tidied.clone())).unwrap();
     // Two connections, each at most every 5 ms.
-    assert!(
-        (1..=80).contains(&tally.operations()),
-        "{}",
-        tally.operations()
-    );
+    assert!((1..=80).contains(&tally.operations()), "{}", tally.operations());
     assert_eq!(tally.statuses.get(&201), Some(&tally.operations()));
     assert!(tally.latency().min() >= 4_900_000);
     assert_eq!(tally.errors(), 0);
@@ -94,20 +87,13 @@ fn an_open_loop_counts_the_time_that_requests_waited_for_a_connection() {
         ..plan(server(1, Duration::from_millis(20)))
     };
     let tally = run(&plan, &CancellationToken::new(), |_| Ping(Arc::default())).unwrap();
-    assert!(
-        tally.latency().max() > 100_000_000,
-        "{}",
-        tally.latency().max()
-    );
+    assert!(tally.latency().max() > 100_000_000, "{}", tally.latency().max());
     assert!(tally.operations() <= 10);
 }
 
 #[test]
 fn an_open_loop_keeps_to_its_rate() {
-    let plan = Plan {
-        rate: Some(100.0),
-        ..plan(server(2, Duration::ZERO))
-    };
+    let plan = Plan { rate: Some(100.0), ..plan(server(2, Duration::ZERO)) };
     let tally = run(&plan, &CancellationToken::new(), |_| Ping(Arc::default())).unwrap();
     assert!(tally.latency().len() <= 20, "{}", tally.latency().len());
     assert!(!tally.late.is_empty());
@@ -117,10 +103,7 @@ fn an_open_loop_keeps_to_its_rate() {
 fn a_run_ends_when_it_is_stopped() {
     let stop = CancellationToken::new();
     stop.cancel();
-    let plan = Plan {
-        duration: Duration::from_secs(3600),
-        ..plan(server(2, Duration::ZERO))
-    };
+    let plan = Plan { duration: Duration::from_secs(3600), ..plan(server(2, Duration::ZERO)) };
     let begin = Instant::now();
     let tally = run(&plan, &stop, |_| Ping(Arc::default())).unwrap();
     assert_eq!(tally.operations(), 0);
@@ -133,9 +116,7 @@ fn who_cannot_connect_is_told() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.local_addr().unwrap()
     };
-    let failed = run(&plan(free), &CancellationToken::new(), |_| {
-        Ping(Arc::default())
-    });
+    let failed = run(&plan(free), &CancellationToken::new(), |_| Ping(Arc::default()));
     assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
 }
 
@@ -159,14 +140,9 @@ fn request(talk: &mut impl Talk) -> (String, serde_json::Value) {
     talk.ask(&mut out);
     let text = String::from_utf8(out).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    let length = head
-        .split_once("content-length: ")
-        .map_or("0", |(_, rest)| rest);
+    let length = head.split_once("content-length: ").map_or("0", |(_, rest)| rest);
     assert_eq!(length, body.len().to_string());
-    (
-        head.to_owned(),
-        serde_json::from_str(body).unwrap_or_default(),
-    )
+    (head.to_owned(), serde_json::from_str(body).unwrap_or_default())
 }
 
 fn hear(talk: &mut impl Talk, status: &str, body: &str) -> Answer {
@@ -188,10 +164,7 @@ fn what_was_reserved_is_released_next() {
     let uid = body["reservedBy"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(hear(&mut talk, "201 Created", "{}").done, 1);
     let (head, _) = request(&mut talk);
-    assert!(
-        head.starts_with(&format!("DELETE /v1/namespaces/n0/reservations/{uid} ")),
-        "{head}"
-    );
+    assert!(head.starts_with(&format!("DELETE /v1/namespaces/n0/reservations/{uid} ")), "{head}");
     assert_eq!(hear(&mut talk, "204 No Content", "").done, 1);
     let mut out = Vec::new();
     assert_eq!(talk.tidy(&mut out), None);
@@ -213,9 +186,8 @@ fn what_is_denied_is_not_released_and_what_is_lost_is() {
 #[test]
 fn all_connections_together_reach_all_namespaces() {
     let plan = reservations(1, 10);
-    let mut reached: Vec<usize> = (0..4)
-        .flat_map(|connection| plan.talk(connection).slot_namespaces())
-        .collect();
+    let mut reached: Vec<usize> =
+        (0..4).flat_map(|connection| plan.talk(connection).slot_namespaces()).collect();
     reached.sort_unstable();
     reached.dedup();
     assert_eq!(reached, (0..10).collect::<Vec<_>>());
@@ -262,10 +234,7 @@ fn events_are_changes_and_at_the_end_deletions() {
     assert_eq!(events.len(), 2);
     assert_eq!(events[0]["type"], "MODIFIED");
     assert_ne!(events[0]["uid"], events[1]["uid"]);
-    assert_eq!(
-        hear(&mut talk, "200 OK", r#"{"accepted":2,"ignored":0}"#).done,
-        2
-    );
+    assert_eq!(hear(&mut talk, "200 OK", r#"{"accepted":2,"ignored":0}"#).done, 2);
     let mut out = Vec::new();
     assert_eq!(talk.tidy(&mut out), Some(Kind::Events));
     assert!(String::from_utf8(out).unwrap().contains("DELETED"));

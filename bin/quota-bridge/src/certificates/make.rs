@@ -41,14 +41,9 @@ pub(super) fn serving(
     names: &[String],
     now: Timestamp,
 ) -> Result<Pair, rcgen::Error> {
-    let issuer = Issuer::new(
-        authority_parameters(now),
-        KeyPair::from_pem(&authority.key)?,
-    );
+    let issuer = Issuer::new(authority_parameters(now), KeyPair::from_pem(&authority.key)?);
     let mut parameters = CertificateParams::new(names)?;
-    parameters
-        .distinguished_name
-        .push(DnType::CommonName, "quotad");
+    parameters.distinguished_name.push(DnType::CommonName, "quotad");
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     parameters.use_authority_key_identifier_extension = true;
@@ -61,9 +56,7 @@ pub(super) fn serving(
 /// The parameters of a CA. All CAs have the same name, so that only the key of a CA has to be kept.
 fn authority_parameters(now: Timestamp) -> CertificateParams {
     let mut parameters = CertificateParams::default();
-    parameters
-        .distinguished_name
-        .push(DnType::CommonName, "Quota Ledger webhook CA");
+    parameters.distinguished_name.push(DnType::CommonName, "Quota Ledger webhook CA");
     parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     good_for(&mut parameters, now, AUTHORITY_DAYS);
@@ -82,10 +75,7 @@ fn good_for(parameters: &mut CertificateParams, now: Timestamp, days: u16) {
 }
 
 fn pair(certificate: &str, key: &KeyPair) -> Pair {
-    Pair {
-        certificate: certificates(certificate).concat(),
-        key: key.serialize_pem(),
-    }
+    Pair { certificate: certificates(certificate).concat(), key: key.serialize_pem() }
 }
 
 /// The certificates in a PEM text, normalized. Blocks that are no certificates are left out.
@@ -148,10 +138,7 @@ pub(super) fn verifies(
     let seconds = u64::try_from(at.as_second()).unwrap_or(0);
     let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
     names.iter().all(|name| {
-        ServerName::try_from(name.as_str()).is_ok_and(|name| {
-            verifier
-                .verify_server_cert(&leaf, &[], &name, &[], at)
-                .is_ok()
-        })
+        ServerName::try_from(name.as_str())
+            .is_ok_and(|name| verifier.verify_server_cert(&leaf, &[], &name, &[], at).is_ok())
     })
 }

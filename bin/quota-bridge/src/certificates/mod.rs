@@ -60,10 +60,7 @@ impl CertificateManager {
     }
 
     async fn look(&self, now: Timestamp) -> Result<(), Failure> {
-        let secret_path = format!(
-            "/api/v1/namespaces/{}/secrets/{}",
-            self.namespace, self.secret
-        );
+        let secret_path = format!("/api/v1/namespaces/{}/secrets/{}", self.namespace, self.secret);
         let webhook_path = webhook::configuration(&self.webhook);
         let mut secret = webhook::read(&self.client, &secret_path).await?;
         let mut configuration = webhook::read(&self.client, &webhook_path).await?;
@@ -94,10 +91,7 @@ fn held(data: &Value) -> Held {
     Held {
         authorities: certificates(&text(AUTHORITIES)),
         key: text(AUTHORITY_KEY),
-        serving: Pair {
-            certificate: text(CERTIFICATE),
-            key: text(KEY),
-        },
+        serving: Pair { certificate: text(CERTIFICATE), key: text(KEY) },
     }
 }
 
@@ -131,11 +125,7 @@ fn trusted(configuration: &Value) -> Vec<String> {
 fn trust(configuration: &mut Value, bundle: &str) -> bool {
     let bundle = Value::from(STANDARD.encode(bundle));
     let mut changed = false;
-    for webhook in configuration["webhooks"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-    {
+    for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
         let place = &mut webhook["clientConfig"]["caBundle"];
         changed |= *place != bundle;
         *place = bundle.clone();

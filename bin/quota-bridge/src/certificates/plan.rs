@@ -56,12 +56,7 @@ pub(super) fn plan(
         make::fits(serving) && make::verifies(&serving.certificate, &authorities, names, now);
     let is_young = || {
         let newest = std::slice::from_ref(&authority.certificate);
-        make::verifies(
-            &serving.certificate,
-            newest,
-            names,
-            now + third(SERVING_DAYS),
-        )
+        make::verifies(&serving.certificate, newest, names, now + third(SERVING_DAYS))
     };
     let is_trusted = trusted.contains(&authority.certificate);
     let serving = match works && (!is_trusted || is_young()) {
@@ -70,21 +65,14 @@ pub(super) fn plan(
     };
     Ok(Plan {
         trusted: authorities.clone(),
-        held: Held {
-            authorities,
-            key: authority.key,
-            serving,
-        },
+        held: Held { authorities, key: authority.key, serving },
     })
 }
 
 /// The newest CA, if it may still sign: its key matches, and more than a third of its lifetime is left.
 fn current(held: &Held, now: Timestamp) -> Option<Pair> {
     let newest = held.authorities.first()?;
-    let pair = Pair {
-        certificate: newest.clone(),
-        key: held.key.clone(),
-    };
+    let pair = Pair { certificate: newest.clone(), key: held.key.clone() };
     let is_young = make::expires(newest)? > now + third(AUTHORITY_DAYS);
     (is_young && make::fits(&pair)).then_some(pair)
 }
@@ -142,10 +130,7 @@ mod tests {
             for seen in [&before, &world] {
                 for served in [&before, &world] {
                     let certificate = &served.held.serving.certificate;
-                    assert!(
-                        make::verifies(certificate, &seen.trusted, &names(), now),
-                        "at {now}"
-                    );
+                    assert!(make::verifies(certificate, &seen.trusted, &names(), now), "at {now}");
                 }
             }
             assert!(make::fits(&world.held.serving));

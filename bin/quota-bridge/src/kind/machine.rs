@@ -143,11 +143,7 @@ enum Phase {
     /// A list has to begin.
     Due,
     /// Some pages have arrived, more must follow. `refusals`: how often the server refused the next page.
-    Paging {
-        list: List,
-        next: String,
-        refusals: u32,
-    },
+    Paging { list: List, next: String, refusals: u32 },
     /// A watch is open that begins with a list.
     Listing(Option<List>),
     /// All events up to this version have been received.
@@ -263,11 +259,7 @@ impl Machine {
         list.unreadable += page.unreadable;
         match &page.next {
             Some(next) => {
-                self.phase = Phase::Paging {
-                    list,
-                    next: next.clone(),
-                    refusals: 0,
-                };
+                self.phase = Phase::Paging { list, next: next.clone(), refusals: 0 };
             }
             None => self.end(list, &page.version, now, jitter, &mut brackets),
         }
@@ -333,15 +325,8 @@ impl Machine {
     fn begin(&mut self, brackets: &mut Brackets) -> List {
         let id = self.ids.next();
         self.has_reset |= self.reset;
-        brackets.begin = Some(Begin {
-            id: id.clone(),
-            reset: self.reset,
-        });
-        List {
-            id,
-            read: 0,
-            unreadable: 0,
-        }
+        brackets.begin = Some(Begin { id: id.clone(), reset: self.reset });
+        List { id, read: 0, unreadable: 0 }
     }
 
     fn end(
@@ -383,11 +368,8 @@ impl Machine {
             true => now,
             false => now + self.rules.every.mul_f64(0.8 + 0.4 * jitter),
         };
-        brackets.end = Some(End {
-            id: list.id,
-            version: version.to_owned(),
-            allow_empty: is_empty,
-        });
+        brackets.end =
+            Some(End { id: list.id, version: version.to_owned(), allow_empty: is_empty });
     }
 
     /// Checks whether a list is older than the newest version received. Lists are consistent reads, so the API server

@@ -273,10 +273,7 @@ mod tests {
     }
 
     fn scope() -> Scope {
-        Scope {
-            resource: crate::needed::quotas(),
-            namespace: None,
-        }
+        Scope { resource: crate::needed::quotas(), namespace: None }
     }
 
     /// The objects of all kinds come by here, and few of them limit anything.
@@ -303,10 +300,7 @@ mod tests {
         assert_eq!(limited.get().len(), UNSERVED_MAX);
         limited.add(&scope(), vec![pods.clone()]);
         assert!(limited.get().contains(&pods));
-        assert!(
-            !limited.serve(BTreeSet::from([pods.clone()])),
-            "nothing new is served"
-        );
+        assert!(!limited.serve(BTreeSet::from([pods.clone()])), "nothing new is served");
 
         // A kind that was left out is served: the quotas are read again, and it is found.
         let late = kinds(1999..2000);
@@ -326,10 +320,7 @@ mod tests {
         limited.serve(kinds(0..SERVED_MAX + 1).into_iter().collect());
         limited.add(&scope(), kinds(0..SERVED_MAX + 1));
         assert_eq!(limited.get().len(), SERVED_MAX);
-        let groups = Scope {
-            resource: crate::needed::groups(),
-            namespace: None,
-        };
+        let groups = Scope { resource: crate::needed::groups(), namespace: None };
         limited.add(&groups, kinds(0..1));
 
         limited.list_begins(&scope());

@@ -229,9 +229,7 @@ impl Probe {
 
     /// Whether the watch reaches the version within this time.
     async fn is_shown(&mut self, version: u64, within: Duration) -> bool {
-        let shown = self
-            .shown
-            .wait_for(|shown| shown.is_none_or(|shown| shown >= version));
+        let shown = self.shown.wait_for(|shown| shown.is_none_or(|shown| shown >= version));
         match tokio::time::timeout(within, shown).await {
             Ok(Ok(shown)) => shown.is_some(),
             _ => false,
@@ -252,9 +250,7 @@ impl Probe {
             return false;
         }
         // There is no watermark during a list.
-        let listed = self
-            .shown
-            .wait_for(|shown| shown.is_some_and(|shown| shown >= version));
+        let listed = self.shown.wait_for(|shown| shown.is_some_and(|shown| shown >= version));
         let listed = tokio::time::timeout(LIST_EVERY, listed).await;
         matches!(listed, Ok(Ok(_)))
     }
@@ -377,30 +373,20 @@ mod tests {
                 kind: "Pod".to_owned(),
                 aggregated: false,
             };
-            let scope = Scope {
-                resource: served.resource.clone(),
-                namespace: None,
-            };
-            shared
-                .watermarks
-                .watched(&served.resource, slice::from_ref(&scope));
+            let scope = Scope { resource: served.resource.clone(), namespace: None };
+            shared.watermarks.watched(&served.resource, slice::from_ref(&scope));
             let (show, shown) = watch::channel(Some(world.revision()));
             let (relists, requests) = mpsc::unbounded_channel();
             let probe = Probe::new(Arc::new(shared), &served, scope, shown, relists);
-            Self {
-                world,
-                probe,
-                show,
-                requests,
-            }
+            Self { world, probe, show, requests }
         }
 
         /// The watermark and the version that it stands for.
         fn watermark(&self) -> Option<(Timestamp, u64)> {
             match self.probe.shared.watermarks.progress().get("pods")? {
-                Progress::Watermark {
-                    watermark, version, ..
-                } => Some((*watermark, version.parse().unwrap())),
+                Progress::Watermark { watermark, version, .. } => {
+                    Some((*watermark, version.parse().unwrap()))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -426,12 +412,7 @@ mod tests {
         let mut scene = Scene::new().await;
         scene.world.set_minor(30);
         let version = scene.change_another_kind();
-        let Scene {
-            probe,
-            requests,
-            show,
-            ..
-        } = &mut scene;
+        let Scene { probe, requests, show, .. } = &mut scene;
         let list = async {
             assert_eq!(requests.recv().await, Some(Relist::Again));
             show.send_replace(Some(version));
@@ -448,9 +429,7 @@ mod tests {
         scene.world.create("pods", "a", "p", json!({}));
         let shown = scene.world.revision();
         scene.change_another_kind();
-        let Scene {
-            world, probe, show, ..
-        } = &mut scene;
+        let Scene { world, probe, show, .. } = &mut scene;
         let first_watch = async {
             while world.requests("pods", "Watch") == 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;

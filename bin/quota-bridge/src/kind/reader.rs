@@ -147,14 +147,8 @@ const SPEC_MAX_BYTES: usize = 640 * 1024;
 
 /// The metadata of a quota that are published even if the line is too long: the identity, and the annotations that are
 /// settings of the ledger.
-const NEEDED_METADATA: [&str; 6] = [
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "annotations",
-];
+const NEEDED_METADATA: [&str; 6] =
+    ["name", "namespace", "uid", "resourceVersion", "creationTimestamp", "annotations"];
 
 impl Reader {
     /// A reader for a served kind.
@@ -247,11 +241,7 @@ impl Reader {
                 ..self.event("DELETED", &metadata, version, ResourceList::new())
             }),
         };
-        Ok(Deleted {
-            uid,
-            shown: metadata.resource_version.clone(),
-            line,
-        })
+        Ok(Deleted { uid, shown: metadata.resource_version.clone(), line })
     }
 
     fn event<'a>(
@@ -345,9 +335,7 @@ impl Reader {
         let mut hasher = self.hasher.build_hasher();
         // Nothing has lapsed at the epoch: when it does is looked at by itself.
         let now = Timestamp::EPOCH;
-        let footprint = self
-            .charging
-            .in_full(&self.resource, object, now, &NoContext);
+        let footprint = self.charging.in_full(&self.resource, object, now, &NoContext);
         footprint.hash(&mut hasher);
         object.lapse().hash(&mut hasher);
         let metadata = object.metadata();
@@ -371,11 +359,7 @@ impl Reader {
             Form::Group => (identity_of_cluster(&of_all.metadata)?, Limits::OfGroup),
             _ => (identity(&of_all.metadata)?, Limits::OfQuota),
         };
-        let Spec {
-            text: spec,
-            limited,
-            mut lacks,
-        } = limits.read(spec.map_or("{}", RawValue::get));
+        let Spec { text: spec, limited, mut lacks } = limits.read(spec.map_or("{}", RawValue::get));
         let mut spec = &*spec;
         metadata.remove("managedFields");
         if let Some(all) = metadata.remove("annotations") {
@@ -438,9 +422,7 @@ impl Reader {
             metadata.annotations = None;
             let labels = metadata.labels.get_or_insert_default();
             let left_out = shorten(labels);
-            lacks = Some(format!(
-                "its annotations, and {left_out} labels: there are too many"
-            ));
+            lacks = Some(format!("its annotations, and {left_out} labels: there are too many"));
             shown = line(&metadata);
         }
         let chosen_by = (&metadata.labels, &metadata.annotations);

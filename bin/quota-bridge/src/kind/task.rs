@@ -140,10 +140,7 @@ impl Task {
     }
 
     fn publish_progress(&self) {
-        let shown = self
-            .machine
-            .shown()
-            .and_then(|version| version.parse().ok());
+        let shown = self.machine.shown().and_then(|version| version.parse().ok());
         self.show.send_if_modified(|now| {
             let changes = *now != shown;
             *now = shown;
@@ -219,10 +216,7 @@ impl Task {
         let list: List<'_> = serde_json::from_slice(body)
             .map_err(|error| Failure::Unreadable(format!("a list: {error}")))?;
         if !self.reader.is_list(list.kind) {
-            return Err(Failure::Unreadable(format!(
-                "a list of kind {:?}",
-                list.kind
-            )));
+            return Err(Failure::Unreadable(format!("a list of kind {:?}", list.kind)));
         }
         let items = list.items.unwrap_or_default();
         let mut objects = Vec::with_capacity(items.len());
@@ -262,14 +256,7 @@ impl Task {
 
     /// Publishes the line of an object that was listed, or that may have changed.
     async fn publish(&mut self, object: Alive, is_listed: bool) -> Result<(), Closed> {
-        let Alive {
-            uid,
-            version,
-            fingerprint,
-            line,
-            lacks,
-            ..
-        } = object;
+        let Alive { uid, version, fingerprint, line, lacks, .. } = object;
         let odd = lacks.map(|lacks| (uid.clone(), lacks));
         let is_news = match is_listed {
             true => {
@@ -327,10 +314,7 @@ impl Task {
                 "relist ends"
             );
             let line = line::end(&self.scope, end);
-            self.shared
-                .queue
-                .push_unless_lost(line, self.losses)
-                .await?;
+            self.shared.queue.push_unless_lost(line, self.losses).await?;
             self.shared.watermarks.listed(&self.scope, self.losses);
             self.shared.limited.list_ends(&self.scope);
         }
@@ -418,9 +402,7 @@ impl Task {
             "DELETED" => match self.reader.deleted(json) {
                 Ok(object) => {
                     metrics::event(&self.label);
-                    let brackets = self
-                        .machine
-                        .event(Event::Deleted(&object.shown), now, jitter());
+                    let brackets = self.machine.event(Event::Deleted(&object.shown), now, jitter());
                     self.open(&brackets).await?;
                     self.filter.forget(&object.uid);
                     self.shared.queue.push(object.line).await?;
@@ -454,9 +436,7 @@ impl Task {
         };
         metrics::event(&self.label);
         let is_listed = self.machine.is_listing();
-        let brackets = self
-            .machine
-            .event(Event::Alive(&object.shown), now, jitter());
+        let brackets = self.machine.event(Event::Alive(&object.shown), now, jitter());
         self.open(&brackets).await?;
         self.add_limits(&mut object);
         self.publish(object, is_listed).await?;

@@ -26,9 +26,7 @@ impl Registry {
     /// Requests a relist of these kinds, or of all if none is given. Objects of removed kinds are ended once more,
     /// since messages may have been lost.
     pub fn relist(&self, kinds: &BTreeSet<String>) {
-        self.request(Relist::Again, |kind| {
-            kinds.is_empty() || kinds.contains(&kind.to_string())
-        });
+        self.request(Relist::Again, |kind| kinds.is_empty() || kinds.contains(&kind.to_string()));
     }
 
     /// Requests a relist of all kinds, since messages are gone from the stream.

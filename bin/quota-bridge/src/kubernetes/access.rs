@@ -204,10 +204,7 @@ impl Access {
     pub fn with_token(url: &str, token_file: Option<&Path>, ca: Option<&Path>) -> Self {
         let authorities = ca.map(|path| Pem::File(path.to_owned()));
         Self {
-            tls: Tls {
-                authorities,
-                ..Tls::default()
-            },
+            tls: Tls { authorities, ..Tls::default() },
             credentials: token_file
                 .map(|path| Credentials::token_file(path.to_owned()))
                 .unwrap_or_default(),
@@ -231,10 +228,7 @@ impl Access {
         let namespace = read(&directory.join("namespace")).ok();
         Ok(Self {
             url: format!("https://{host}:{port}"),
-            tls: Tls {
-                authorities: Some(Pem::File(directory.join("ca.crt"))),
-                ..Tls::default()
-            },
+            tls: Tls { authorities: Some(Pem::File(directory.join("ca.crt"))), ..Tls::default() },
             credentials: Credentials::token_file(directory.join("token")),
             namespace: namespace.map(|text| text.trim().to_owned()),
         })
@@ -242,10 +236,8 @@ impl Access {
 }
 
 pub(super) fn read(path: &Path) -> Result<String, SetupError> {
-    std::fs::read_to_string(path).map_err(|source| SetupError::File {
-        path: path.display().to_string(),
-        source,
-    })
+    std::fs::read_to_string(path)
+        .map_err(|source| SetupError::File { path: path.display().to_string(), source })
 }
 
 #[cfg(test)]

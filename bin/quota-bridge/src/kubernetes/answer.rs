@@ -20,10 +20,7 @@ pub struct Answer {
 
 impl Answer {
     pub(super) const fn new(body: Incoming) -> Self {
-        Self {
-            body,
-            read: Vec::new(),
-        }
+        Self { body, read: Vec::new() }
     }
 
     /// The whole body.

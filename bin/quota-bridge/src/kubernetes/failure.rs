@@ -97,11 +97,7 @@ impl Failure {
         let in_body = status.details.map(|details| details.retry_after_seconds);
         let seconds = retry_after.or(in_body).filter(|seconds| *seconds > 0);
         Self::Status {
-            code: if status.code == 0 {
-                http.as_u16()
-            } else {
-                status.code
-            },
+            code: if status.code == 0 { http.as_u16() } else { status.code },
             reason: status.reason,
             message: status.message,
             retry_after: seconds.map(|seconds| Duration::from_secs(seconds.into())),
@@ -139,9 +135,6 @@ mod tests {
             panic!("a status");
         };
         assert_eq!(retry_after, Some(Duration::from_secs(7)));
-        assert!(matches!(
-            Failure::of_event("nothing"),
-            Failure::Unreadable(_)
-        ));
+        assert!(matches!(Failure::of_event("nothing"), Failure::Unreadable(_)));
     }
 }

@@ -66,10 +66,8 @@ impl Access {
     pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, SetupError> {
         let text = read(path)?;
         let directory = path.parent().unwrap_or(Path::new(""));
-        access(&text, directory, context).map_err(|message| SetupError::Kubeconfig {
-            path: path.display().to_string(),
-            message,
-        })
+        access(&text, directory, context)
+            .map_err(|message| SetupError::Kubeconfig { path: path.display().to_string(), message })
     }
 }
 
@@ -99,10 +97,7 @@ fn access(text: &str, directory: &Path, context: Option<&str>) -> Result<Access,
     Ok(Access {
         url: cluster.server,
         tls: Tls {
-            authorities: pem(
-                cluster.certificate_authority_data,
-                cluster.certificate_authority,
-            )?,
+            authorities: pem(cluster.certificate_authority_data, cluster.certificate_authority)?,
             identity: certificate.zip(key),
             server_name: cluster.tls_server_name,
         },

@@ -22,11 +22,7 @@ pub struct Lines {
 
 impl Lines {
     pub(super) fn new(body: Incoming) -> Self {
-        Self {
-            body,
-            buffer: BytesMut::new(),
-            searched: 0,
-        }
+        Self { body, buffer: BytesMut::new(), searched: 0 }
     }
 
     /// The next line; none: the server has ended the watch.

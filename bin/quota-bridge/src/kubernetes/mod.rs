@@ -63,9 +63,7 @@ impl Client {
     /// The URL is invalid.
     pub fn new(access: Access) -> Result<Self, SetupError> {
         let base = access.url.trim_end_matches('/').to_owned();
-        let uri: Uri = base
-            .parse()
-            .map_err(|_| SetupError::Url(redact(&access.url)))?;
+        let uri: Uri = base.parse().map_err(|_| SetupError::Url(redact(&access.url)))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.authority().is_none() {
             return Err(SetupError::Url(redact(&access.url)));
         }
@@ -73,11 +71,7 @@ impl Client {
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(60))
             .build(connector);
-        Ok(Self(Arc::new(Inner {
-            base,
-            credentials: access.credentials,
-            http,
-        })))
+        Ok(Self(Arc::new(Inner { base, credentials: access.credentials, http })))
     }
 
     /// The server's URL.
@@ -99,9 +93,7 @@ impl Client {
     /// # Errors
     /// The request fails, or is refused.
     pub async fn open(&self, path: &str, accept: &'static str) -> Result<Answer, Failure> {
-        let response = self
-            .request(Method::GET, path, accept, Bytes::new())
-            .await?;
+        let response = self.request(Method::GET, path, accept, Bytes::new()).await?;
         Ok(Answer::new(response.into_body()))
     }
 
@@ -110,9 +102,7 @@ impl Client {
     /// # Errors
     /// The request fails, or is refused.
     pub async fn watch(&self, path: &str, accept: &'static str) -> Result<Lines, Failure> {
-        let response = self
-            .request(Method::GET, path, accept, Bytes::new())
-            .await?;
+        let response = self.request(Method::GET, path, accept, Bytes::new()).await?;
         Ok(Lines::new(response.into_body()))
     }
 
@@ -136,10 +126,7 @@ impl Client {
             .method(method)
             .uri(format!("{}{path}", self.0.base))
             .header(header::ACCEPT, accept)
-            .header(
-                header::USER_AGENT,
-                concat!("quota-bridge/", env!("CARGO_PKG_VERSION")),
-            );
+            .header(header::USER_AGENT, concat!("quota-bridge/", env!("CARGO_PKG_VERSION")));
         if !object.is_empty() {
             request = request.header(header::CONTENT_TYPE, JSON);
         }

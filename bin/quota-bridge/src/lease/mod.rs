@@ -64,10 +64,7 @@ impl FromStr for Mark {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (transitions, renewed) = text.split_once(' ').ok_or(())?;
-        Ok(Self {
-            transitions: transitions.parse().map_err(drop)?,
-            renewed: renewed.to_owned(),
-        })
+        Ok(Self { transitions: transitions.parse().map_err(drop)?, renewed: renewed.to_owned() })
     }
 }
 
@@ -106,9 +103,7 @@ impl Held {
         let mut begun = self.renewals.begun.subscribe();
         self.renewals.wanted.notify_one();
         // The sender lives as long as this does.
-        let _ = begun
-            .wait_for(|begun| begun.is_some_and(|begun| begun >= now))
-            .await;
+        let _ = begun.wait_for(|begun| begun.is_some_and(|begun| begun >= now)).await;
     }
 }
 
@@ -227,9 +222,7 @@ impl Candidate {
                 renew_time: Some(micro_time()),
                 ..lease.spec
             };
-            self.write(Method::PUT, lease.metadata, spec)
-                .await
-                .map(|_| ())
+            self.write(Method::PUT, lease.metadata, spec).await.map(|_| ())
         };
         match tokio::time::timeout(self.config.retry.get(), release).await {
             Ok(Ok(())) => tracing::info!("released the lease"),
@@ -281,11 +274,7 @@ impl Candidate {
             }
             (Decision::Take, Some(Object { metadata, spec })) => {
                 let transitions = spec.lease_transitions.unwrap_or(0) + 1;
-                let taken = Spec {
-                    lease_transitions: Some(transitions),
-                    rest: spec.rest,
-                    ..ours
-                };
+                let taken = Spec { lease_transitions: Some(transitions), rest: spec.rest, ..ours };
                 self.write(Method::PUT, metadata, taken).await
             }
         };

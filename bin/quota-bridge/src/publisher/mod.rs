@@ -324,20 +324,15 @@ impl Publisher {
     /// message is dropped with them, since it may hold the end of a relist or watermarks, and all else is listed again.
     async fn publish(&mut self, message: Vec<u8>) -> Result<bool, Ended> {
         self.number += 1;
-        let id = MessageId {
-            instance: self.identity.instance.clone(),
-            number: self.number,
-        };
+        let id = MessageId { instance: self.identity.instance.clone(), number: self.number };
         let payload = bytes::Bytes::from(message);
         if self.status.inner.lock().adoption == Adoption::Complete {
             (self.replaced, self.lost) = (None, None);
         }
         let cluster_uid = self.replaced.as_ref().unwrap_or(&self.identity.cluster_uid);
         let lease = self.identity.lease.as_ref();
-        let mark = self
-            .lost
-            .clone()
-            .or_else(|| lease.and_then(|lease| lease.current.lock().clone()));
+        let mark =
+            self.lost.clone().or_else(|| lease.and_then(|lease| lease.current.lock().clone()));
         let mut waits = Waits::new();
         let begun = Instant::now();
         loop {
@@ -421,9 +416,7 @@ impl Publisher {
 
     /// Compares the clocks, from time to time: the server has just stored a message with its time.
     async fn compare_clocks(&mut self) {
-        let is_due = self
-            .clock_compared
-            .is_none_or(|at| at.elapsed() >= CLOCK_EVERY);
+        let is_due = self.clock_compared.is_none_or(|at| at.elapsed() >= CLOCK_EVERY);
         if !is_due {
             return;
         }

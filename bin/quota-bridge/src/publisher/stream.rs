@@ -148,23 +148,15 @@ impl Stream {
             }
             _ => unreachable(&error),
         })?;
-        self.check(&stream.cached_info().config)
-            .map_err(StreamError::Unfit)?;
+        self.check(&stream.cached_info().config).map_err(StreamError::Unfit)?;
         match stream.get_last_raw_message_by_subject(&self.subject).await {
             Ok(message) => {
-                let header = |name: &str| {
-                    message
-                        .headers
-                        .get(name)
-                        .map(async_nats::HeaderValue::as_str)
-                };
+                let header =
+                    |name: &str| message.headers.get(name).map(async_nats::HeaderValue::as_str);
                 let id = header("Nats-Msg-Id").and_then(MessageId::parse);
                 let time = message.time.unix_timestamp_nanos();
                 Ok(Some(Found {
-                    last: Last {
-                        sequence: message.sequence,
-                        id,
-                    },
+                    last: Last { sequence: message.sequence, id },
                     cluster_uid: header(CLUSTER_UID).map(str::to_owned),
                     mark: header(LEASE).and_then(|mark| mark.parse().ok()),
                     time: Timestamp::from_nanoseconds(i64::try_from(time).unwrap_or(i64::MAX)),
@@ -188,10 +180,9 @@ impl Stream {
         }
         let info = self.client.server_info();
         let of_stream = usize::try_from(config.max_message_size).unwrap_or(0);
-        for (setting, bytes) in [
-            ("max_msg_size", of_stream),
-            ("max_payload of the server", info.max_payload),
-        ] {
+        for (setting, bytes) in
+            [("max_msg_size", of_stream), ("max_payload of the server", info.max_payload)]
+        {
             // 0 means: not set.
             if (1..MESSAGE_BYTES).contains(&bytes) {
                 return Err(self.short_messages(format!("{setting} is {bytes}")));
@@ -224,14 +215,9 @@ impl Stream {
         if let Some(mark) = mark {
             headers.insert(LEASE, mark.to_string());
         }
-        let request = Request::new()
-            .headers(headers)
-            .payload(payload)
-            .timeout(Some(PUBLISH_TIMEOUT));
-        let answer = self
-            .client
-            .send_request(self.subject.clone(), request)
-            .await;
+        let request =
+            Request::new().headers(headers).payload(payload).timeout(Some(PUBLISH_TIMEOUT));
+        let answer = self.client.send_request(self.subject.clone(), request).await;
         let message = match answer {
             Ok(message) => message,
             Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
@@ -241,35 +227,26 @@ impl Stream {
         };
         match serde_json::from_slice::<Ack>(&message.payload) {
             Ok(Ack { error: None, seq }) if seq > 0 => PublishOutcome::Stored(seq),
+            Ok(Ack { error: Some(Refusal { err_code, .. }), .. })
+                if WRONG_LAST_SEQUENCE.contains(&err_code) =>
+            {
+                PublishOutcome::Refused
+            }
             Ok(Ack {
-                error: Some(Refusal { err_code, .. }),
-                ..
-            }) if WRONG_LAST_SEQUENCE.contains(&err_code) => PublishOutcome::Refused,
-            Ok(Ack {
-                error:
-                    Some(Refusal {
-                        err_code: MESSAGE_TOO_LONG,
-                        description,
-                    }),
-                ..
+                error: Some(Refusal { err_code: MESSAGE_TOO_LONG, description }), ..
             }) => PublishOutcome::TooLong(self.short_messages(description)),
-            Ok(Ack {
-                error: Some(Refusal { description, .. }),
-                ..
-            }) => PublishOutcome::Failed(description),
+            Ok(Ack { error: Some(Refusal { description, .. }), .. }) => {
+                PublishOutcome::Failed(description)
+            }
             _ => PublishOutcome::Failed("an answer that is none of JetStream".to_owned()),
         }
     }
 }
 
 fn is_older(version: &str, than: (u64, u64)) -> bool {
-    let mut numbers = version
-        .split(['.', '-'])
-        .map_while(|part| part.parse().ok());
+    let mut numbers = version.split(['.', '-']).map_while(|part| part.parse().ok());
     let (major, minor) = (numbers.next(), numbers.next());
-    major
-        .zip(minor)
-        .is_some_and(|version: (u64, u64)| version < than)
+    major.zip(minor).is_some_and(|version: (u64, u64)| version < than)
 }
 
 #[cfg(test)]
@@ -278,12 +255,9 @@ mod tests {
 
     #[test]
     fn versions_of_servers_are_compared_by_their_numbers() {
-        for (version, older) in [
-            ("2.9.10", true),
-            ("2.10.0-beta", false),
-            ("2.15.1", false),
-            ("x", false),
-        ] {
+        for (version, older) in
+            [("2.9.10", true), ("2.10.0-beta", false), ("2.15.1", false), ("x", false)]
+        {
             assert_eq!(is_older(version, REPLICAS_SINCE), older, "{version}");
         }
     }

@@ -19,10 +19,7 @@ impl MessageId {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (instance, number) = text.rsplit_once('/')?;
-        Some(Self {
-            instance: instance.to_owned(),
-            number: number.parse().ok()?,
-        })
+        Some(Self { instance: instance.to_owned(), number: number.parse().ok()? })
     }
 }
 
@@ -79,10 +76,7 @@ mod tests {
     fn a_refusal_is_judged_by_what_the_stream_holds() {
         let id = |text| MessageId::parse(text).unwrap();
         let mine = id("me/8");
-        let last = |sequence, text: &str| Last {
-            sequence,
-            id: MessageId::parse(text),
-        };
+        let last = |sequence, text: &str| Last { sequence, id: MessageId::parse(text) };
         for (expected, held, verdict) in [
             // The acknowledgement was lost.
             (20, Some(last(21, "me/8")), Verdict::Stored(21)),

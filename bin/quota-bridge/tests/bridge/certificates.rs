@@ -21,9 +21,7 @@ const CERTIFICATES: [&str; 4] = [
 fn install(scene: &Scene) {
     let webhook =
         json!({"webhooks": [{"name": "a", "clientConfig": {"service": {"name": "quotad"}}}]});
-    scene
-        .world
-        .create("secrets", "quota", "quotad-tls", json!({"type": "Opaque"}));
+    scene.world.create("secrets", "quota", "quotad-tls", json!({"type": "Opaque"}));
     scene.world.create(WEBHOOKS, "", "quota-ledger", webhook);
 }
 
@@ -54,8 +52,5 @@ fn the_leader_makes_it_and_makes_it_again() {
     let (again, trusted) = until("there is another certificate", || kept(&scene));
     assert_ne!(again["tls.key"], data["tls.key"]);
     assert_ne!(trusted, bundle);
-    assert_eq!(
-        until("nothing changes any more", || kept(&scene)),
-        (again, trusted)
-    );
+    assert_eq!(until("nothing changes any more", || kept(&scene)), (again, trusted));
 }

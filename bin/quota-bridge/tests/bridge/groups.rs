@@ -33,12 +33,7 @@ fn group_status(scene: &Scene, name: &str) -> Option<(String, String)> {
     let (code, text) = ask(&format!("{}/v1/groups/{name}", scene.quotad.url("api")));
     let group: Value = serde_json::from_str(&text).unwrap_or_default();
     let text = |value: &Value| value["pods"].as_str().unwrap_or_default().to_owned();
-    (code == 200).then(|| {
-        (
-            text(&group["status"]["hard"]),
-            text(&group["status"]["used"]),
-        )
-    })
+    (code == 200).then(|| (text(&group["status"]["hard"]), text(&group["status"]["used"])))
 }
 
 fn until_known(scene: &Scene, name: &str, expected: Option<(&str, &str)>) {
@@ -199,20 +194,14 @@ fn their_status_is_written_after_conflicts_and_without_the_definition_nothing_is
     define(&scene);
     limit(&scene, "red", "red", "5");
     limit(&scene, "sick", "red", "9");
-    scene
-        .world
-        .plan(GROUPS, Request::Update, Fault::Status(409, 0), 3);
+    scene.world.plan(GROUPS, Request::Update, Fault::Status(409, 0), 3);
     let bridge = writing(&scene, &[]);
     until_shown(&scene, "red", "2");
     assert!(!scene.world.is_planned());
     // One that the cluster does not take holds up no other.
-    scene
-        .world
-        .plan(GROUPS, Request::Update, Fault::Status(422, 0), 1);
+    scene.world.plan(GROUPS, Request::Update, Fault::Status(422, 0), 1);
     scene.world.create("pods", "shop", "c", pod("100m"));
-    until("one was refused", || {
-        (!scene.world.is_planned()).then_some(())
-    });
+    until("one was refused", || (!scene.world.is_planned()).then_some(()));
     scene.world.create("pods", "shop", "d", pod("100m"));
     until_shown(&scene, "red", "4");
     until_shown(&scene, "sick", "4");
@@ -237,10 +226,7 @@ fn their_status_is_written_by_whoever_leads() {
     let second = scene.bridge(
         &[
             &LEASE[..],
-            &[
-                &format!("--status.quotad={}", scene.quotad.url("api")),
-                "--status.every=100ms",
-            ],
+            &[&format!("--status.quotad={}", scene.quotad.url("api")), "--status.every=100ms"],
         ]
         .concat(),
     );

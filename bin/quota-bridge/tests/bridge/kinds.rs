@@ -22,9 +22,7 @@ fn define(scene: &Scene) {
 
 fn widgets(scene: &Scene, prefix: &str, count: usize) {
     for number in 0..count {
-        scene
-            .world
-            .create(WIDGETS, "team-a", &format!("{prefix}-{number}"), json!({}));
+        scene.world.create(WIDGETS, "team-a", &format!("{prefix}-{number}"), json!({}));
     }
 }
 
@@ -65,9 +63,7 @@ fn a_definition_of_an_included_kind_that_goes_while_nobody_leads_takes_its_objec
     define(&scene);
     widgets(&scene, "w", 5);
     let limits = quota(json!({"count/widgets.example.com": "9"}));
-    scene
-        .world
-        .create("resourcequotas", "team-a", "more", limits);
+    scene.world.create("resourcequotas", "team-a", "more", limits);
     let include = ["--resources.include=widgets.example.com"];
     let mut bridge = scene.bridge(&include);
     scene.until_used("team-a", "count/widgets.example.com", "5");
@@ -87,18 +83,9 @@ fn a_kind_of_kubernetes_that_discovery_leaves_out_keeps_its_objects() {
     let scene = Scene::new();
     let limits =
         quota(json!({"count/deployments.apps": "9", "count/resourceclaims.resource.k8s.io": "9"}));
-    scene
-        .world
-        .create("resourcequotas", "team-a", "more", limits);
-    scene.world.create(
-        CLAIMS,
-        "team-a",
-        "c",
-        json!({"spec": {"devices": {"requests": []}}}),
-    );
-    scene
-        .world
-        .create("deployments.apps", "team-a", "d", json!({}));
+    scene.world.create("resourcequotas", "team-a", "more", limits);
+    scene.world.create(CLAIMS, "team-a", "c", json!({"spec": {"devices": {"requests": []}}}));
+    scene.world.create("deployments.apps", "team-a", "d", json!({}));
     let bridge = scene.bridge(&[]);
     scene.until_used("team-a", "count/resourceclaims.resource.k8s.io", "1");
     scene.until_used("team-a", "count/deployments.apps", "1");
@@ -107,15 +94,10 @@ fn a_kind_of_kubernetes_that_discovery_leaves_out_keeps_its_objects() {
     // Two requests each time, of which the first ones may have been answered before.
     let discoveries = || scene.world.requests("discovery", "Discovery");
     let before = discoveries();
-    until("discovery is read several times", || {
-        (discoveries() >= before + 8).then_some(())
-    });
+    until("discovery is read several times", || (discoveries() >= before + 8).then_some(()));
     scene.settle();
     assert!(scene.ended().is_empty(), "{}", bridge.log());
-    assert_eq!(
-        scene.used("team-a", "count/deployments.apps").as_deref(),
-        Some("1")
-    );
+    assert_eq!(scene.used("team-a", "count/deployments.apps").as_deref(), Some("1"));
 }
 
 /// Its objects are shown whole for their labels, and counted under the name that the quota and the relists have.
@@ -127,9 +109,7 @@ fn a_kind_of_an_unusual_plural_counts_under_its_name() {
         "names": {"plural": "sheep", "kind": "Sheep"}, "versions": [{"name": "v1"}]}});
     scene.world.create(DEFINITIONS, "", SHEEP, definition);
     let limits = quota(json!({"count/sheep.example.com": "9"}));
-    scene
-        .world
-        .create("resourcequotas", "team-a", "more", limits);
+    scene.world.create("resourcequotas", "team-a", "more", limits);
     for name in ["a", "b"] {
         scene.world.create(SHEEP, "team-a", name, json!({}));
     }
@@ -144,19 +124,13 @@ fn discovery_that_fails_takes_no_kind_away() {
     let scene = Scene::new();
     define(&scene);
     widgets(&scene, "w", 3);
-    scene
-        .world
-        .plan("discovery", Request::Discovery, Fault::Status(503, 0), 3);
+    scene.world.plan("discovery", Request::Discovery, Fault::Status(503, 0), 3);
     let bridge = scene.bridge(&["--resources.include=widgets.example.com"]);
     until_ready(&bridge);
     scene.settle();
-    scene
-        .world
-        .plan("discovery", Request::Discovery, Fault::Status(503, 0), 6);
+    scene.world.plan("discovery", Request::Discovery, Fault::Status(503, 0), 6);
     scene.churn("meanwhile");
-    until("discovery fails", || {
-        (!scene.world.is_planned()).then_some(())
-    });
+    until("discovery fails", || (!scene.world.is_planned()).then_some(()));
     scene.settle();
     assert!(scene.ended().is_empty());
 }

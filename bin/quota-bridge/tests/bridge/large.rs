@@ -67,9 +67,7 @@ fn odd_objects_of_one_tenant_hold_up_nobody() {
     scene.until_used("team-c", "requests.cpu", "20100m");
     scene.settle();
     // A watch shows them as well.
-    scene
-        .world
-        .create("pods", "team-c", "annotated", pod("200m"));
+    scene.world.create("pods", "team-c", "annotated", pod("200m"));
     scene.until_used("team-c", "requests.cpu", "20200m");
     let unreadable = "quota_bridge_unreadable_total{resource=\"pods\"}";
     assert_eq!(metric(&bridge, unreadable), 0.0);
@@ -78,15 +76,8 @@ fn odd_objects_of_one_tenant_hold_up_nobody() {
 #[test]
 fn an_object_that_no_page_can_hold_is_an_error_of_its_kind() {
     let scene = Scene::new();
-    scene.world.create(
-        "persistentvolumeclaims",
-        "team-c",
-        "a",
-        claim(ANNOTATION_BYTES),
-    );
-    scene
-        .world
-        .create("persistentvolumeclaims", "team-c", "b", claim(6 << 20));
+    scene.world.create("persistentvolumeclaims", "team-c", "a", claim(ANNOTATION_BYTES));
+    scene.world.create("persistentvolumeclaims", "team-c", "b", claim(6 << 20));
     let bridge = scene.bridge(&["--list.mode=pages", "--list.page=500"]);
     let errors = "quota_bridge_errors_total{resource=\"persistentvolumeclaims\",code=\"too_long\"}";
     until("an error", || (metric(&bridge, errors) > 1.0).then_some(()));

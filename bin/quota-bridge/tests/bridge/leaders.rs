@@ -12,12 +12,8 @@ use super::{
     until,
 };
 
-pub(crate) const LEASE: [&str; 4] = [
-    "--lease.namespace=quota",
-    "--lease.duration=3s",
-    "--lease.renew=2s",
-    "--lease.retry=300ms",
-];
+pub(crate) const LEASE: [&str; 4] =
+    ["--lease.namespace=quota", "--lease.duration=3s", "--lease.renew=2s", "--lease.retry=300ms"];
 
 pub(crate) fn leads(bridge: &Program) -> bool {
     metric(bridge, "quota_bridge_leader") == 1.0
@@ -97,13 +93,7 @@ fn who_is_stopped_gives_up_the_lease() {
     let patient: Vec<&str> = LEASE
         .iter()
         .copied()
-        .map(|it| {
-            if it.contains("duration") {
-                "--lease.duration=600s"
-            } else {
-                it
-            }
-        })
+        .map(|it| if it.contains("duration") { "--lease.duration=600s" } else { it })
         .collect();
     let mut first = scene.bridge(&patient);
     until("the first one leads", || leads(&first).then_some(()));
@@ -144,11 +134,7 @@ fn two_without_a_lease_do_not_both_publish() {
     until_ready(&first);
     let second = scene.bridge(&[]);
     assert_eq!(first.ended().code(), Some(1), "{}", first.log());
-    assert!(
-        first.log().contains("another publisher has taken over"),
-        "{}",
-        first.log()
-    );
+    assert!(first.log().contains("another publisher has taken over"), "{}", first.log());
     until_ready(&second);
     scene.churn("second");
     scene.settle();
@@ -183,9 +169,7 @@ fn who_takes_over_in_the_middle_of_changes_misses_none() {
     }
     churn.join().unwrap();
     scene.settle();
-    let running = bridges
-        .iter_mut()
-        .filter_map(|bridge| bridge.is_running().then_some(()));
+    let running = bridges.iter_mut().filter_map(|bridge| bridge.is_running().then_some(()));
     assert_eq!(running.count(), 1, "only the last one is left");
 }
 
@@ -194,26 +178,15 @@ fn its_version_is_that_of_the_build() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quota-bridge"));
     let output = command.env_clear().arg("--version").output().unwrap();
     let version = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(
-        version,
-        concat!("quota-bridge ", env!("BUILD_VERSION"), "\n")
-    );
+    assert_eq!(version, concat!("quota-bridge ", env!("BUILD_VERSION"), "\n"));
 }
 
 #[test]
 fn wrong_settings_end_it_with_code_3_and_wrong_usage_with_2() {
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quota-bridge"));
-        let output = command
-            .env_clear()
-            .current_dir("/")
-            .args(arguments)
-            .output()
-            .unwrap();
-        (
-            output.status.code().unwrap(),
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        let output = command.env_clear().current_dir("/").args(arguments).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, said) = run(&["--cluster=a.b", "--api=http://x"]);
     assert_eq!(code, 3, "{said}");
@@ -246,9 +219,7 @@ fn restore_under_load(scene: &Scene, loses: impl FnOnce()) {
 /// A bridge with a Lease, whose consistent reads are too rare to notice anything.
 fn blind_bridge(scene: &Scene) -> Program {
     let mut command = scene.command();
-    command
-        .env("QUOTA_BRIDGE_WATERMARK__EVERY", "1h")
-        .args(LEASE);
+    command.env("QUOTA_BRIDGE_WATERMARK__EVERY", "1h").args(LEASE);
     Program::start(&mut command)
 }
 

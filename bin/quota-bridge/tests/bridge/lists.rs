@@ -25,9 +25,7 @@ fn what_is_there_counts_and_what_goes_is_freed() {
     let url = format!("{}/v1/namespaces/team-a/quotas/q", scene.quotad.url("api"));
     assert_eq!(super::scene::ask(&url).0, 200);
     scene.world.delete("resourcequotas", "team-a", "q");
-    until("the quota is gone", || {
-        (super::scene::ask(&url).0 == 404).then_some(())
-    });
+    until("the quota is gone", || (super::scene::ask(&url).0 == 404).then_some(()));
     scene.settle();
 }
 
@@ -44,17 +42,9 @@ fn pages_and_watches_list_the_same() {
             _ => 1,
         };
         assert!(scene.world.requests("pods", "List") >= least);
-        assert_eq!(
-            scene.world.requests("pods", "Continue") > 0,
-            mode == "pages"
-        );
-        assert_eq!(
-            scene.world.requests("pods", "WatchList") > 0,
-            mode == "watch"
-        );
-        until("the relist is complete", || {
-            (scene.outcomes("pods") == ["Complete"]).then_some(())
-        });
+        assert_eq!(scene.world.requests("pods", "Continue") > 0, mode == "pages");
+        assert_eq!(scene.world.requests("pods", "WatchList") > 0, mode == "watch");
+        until("the relist is complete", || (scene.outcomes("pods") == ["Complete"]).then_some(()));
         scene.churn(mode);
         scene.settle();
     }
@@ -68,9 +58,7 @@ pub(crate) fn a_second_list_in_pages_ends_nothing_that_lives() {
     scene.settle();
     let listed = scene.outcomes("pods").len();
     scene.ask_relist(&["pods"]);
-    until("a second list", || {
-        (scene.outcomes("pods").len() > listed).then_some(())
-    });
+    until("a second list", || (scene.outcomes("pods").len() > listed).then_some(()));
     scene.settle();
     assert!(scene.outcomes("pods").iter().all(|it| it == "Complete"));
 }
@@ -110,16 +98,11 @@ fn a_page_that_is_cut_is_no_page() {
 #[test]
 fn a_busy_server_is_left_alone_as_long_as_it_says() {
     let scene = Scene::new();
-    scene
-        .world
-        .plan("pods", Request::Continue, Fault::Status(429, 2), 1);
+    scene.world.plan("pods", Request::Continue, Fault::Status(429, 2), 1);
     let begun = Instant::now();
     let bridge = scene.bridge(&["--list.mode=pages"]);
     until_ready(&bridge);
-    assert!(
-        begun.elapsed().as_secs() >= 2,
-        "waited as long as the server wanted"
-    );
+    assert!(begun.elapsed().as_secs() >= 2, "waited as long as the server wanted");
     scene.settle();
 }
 
@@ -156,9 +139,7 @@ fn kinds_that_do_not_answer_do_not_hold_up_the_lists_of_others() {
     }
     let hard = kinds.iter().map(|kind| (format!("count/{kind}"), json!(9)));
     let hard = serde_json::Value::Object(hard.collect());
-    scene
-        .world
-        .create("resourcequotas", "team-a", "more", quota(hard));
+    scene.world.create("resourcequotas", "team-a", "more", quota(hard));
     let bridge = scene.bridge(&["--list.mode=pages", "--list.concurrency=1"]);
     scene.until_used("team-a", "pods", "7");
     until("the silent kinds wait", || {
@@ -168,9 +149,7 @@ fn kinds_that_do_not_answer_do_not_hold_up_the_lists_of_others() {
     let listed = scene.outcomes("pods").len();
     let begun = Instant::now();
     scene.ask_relist(&["pods"]);
-    until("another list of pods", || {
-        (scene.outcomes("pods").len() > listed).then_some(())
-    });
+    until("another list of pods", || (scene.outcomes("pods").len() > listed).then_some(()));
     let waited = begun.elapsed();
     assert!(waited.as_secs() < 20, "{waited:?}\n{}", bridge.log());
 }
@@ -195,9 +174,7 @@ fn a_server_that_never_ends_its_list_is_asked_for_pages() {
 fn a_server_whose_etcd_reports_no_progress_is_listed_in_pages() {
     let scene = Scene::new();
     // What kube-apiserver 1.36 answers with an etcd that reports no progress, as 3.4.23.
-    scene
-        .world
-        .plan("*", Request::WatchList, Fault::Status(500, 0), 100);
+    scene.world.plan("*", Request::WatchList, Fault::Status(500, 0), 100);
     let bridge = scene.bridge(&["--list.mode=watch"]);
     until_ready(&bridge);
     assert!(scene.world.requests("pods", "Continue") > 0);
@@ -219,18 +196,14 @@ fn an_object_that_cannot_be_read_ends_nothing() {
         scene.world.plan("pods", request, Fault::Unreadable, 1_000);
         scene.ask_relist(&["pods"]);
         let unreadable = "quota_bridge_unreadable_total{resource=\"pods\"}";
-        until("an object cannot be read", || {
-            (metric(&bridge, unreadable) > 0.0).then_some(())
-        });
+        until("an object cannot be read", || (metric(&bridge, unreadable) > 0.0).then_some(()));
         scene.settle();
         let ended = |outcome: &str| {
             let name =
                 format!("quota_bridge_relists_total{{resource=\"pods\",outcome=\"{outcome}\"}}");
             metric(&bridge, &name)
         };
-        until("the list is over", || {
-            (ended("doubtful") > 0.0).then_some(())
-        });
+        until("the list is over", || (ended("doubtful") > 0.0).then_some(()));
         assert_eq!(ended("complete"), 1.0, "the first one");
         scene.world.heal();
         scene.ask_relist(&["pods"]);
@@ -252,27 +225,16 @@ fn a_list_that_lost_everything_of_another_server_ends_nothing() {
         "widgets.example.com",
         widgets,
     );
-    scene.world.create(
-        "apiservices.apiregistration.k8s.io",
-        "",
-        "v1.example.com",
-        service,
-    );
-    scene
-        .world
-        .create("widgets.example.com", "team-a", "w", json!({}));
+    scene.world.create("apiservices.apiregistration.k8s.io", "", "v1.example.com", service);
+    scene.world.create("widgets.example.com", "team-a", "w", json!({}));
     let bridge = scene.bridge(&["--resources.include=widgets.example.com"]);
     until_ready(&bridge);
     scene.settle();
-    scene
-        .world
-        .plan("widgets.example.com", Request::List, Fault::Empty, 1_000);
+    scene.world.plan("widgets.example.com", Request::List, Fault::Empty, 1_000);
     scene.ask_relist(&["widgets.example.com"]);
     let doubtful =
         "quota_bridge_relists_total{resource=\"widgets.example.com\",outcome=\"doubtful\"}";
-    until("an empty list", || {
-        (metric(&bridge, doubtful) > 0.0).then_some(())
-    });
+    until("an empty list", || (metric(&bridge, doubtful) > 0.0).then_some(()));
     scene.settle();
     assert!(scene.ended().is_empty());
 }

@@ -66,8 +66,5 @@ fn fifty_thousand_namespaces_need_no_more_memory_and_requests_than_their_objects
     }
     let bridge = scene.bridge(&["--list.mode=watch"]);
     check(&scene, &bridge);
-    assert_eq!(
-        scene.used("tenant-100", "pods").as_deref().unwrap_or("0"),
-        "0"
-    );
+    assert_eq!(scene.used("tenant-100", "pods").as_deref().unwrap_or("0"), "0");
 }

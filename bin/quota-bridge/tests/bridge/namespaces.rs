@@ -55,12 +55,7 @@ fn a_group_follows_the_labels_of_namespaces() {
     until_members(&scene, &["blog", "shop"], "2");
     namespace(&scene, "shop", "blue");
     until_members(&scene, &["blog"], "1");
-    assert!(
-        scene
-            .outcomes("namespaces")
-            .iter()
-            .all(|it| it == "Complete")
-    );
+    assert!(scene.outcomes("namespaces").iter().all(|it| it == "Complete"));
 
     // What goes while nobody watches is missing in the next list.
     drop(bridge);

@@ -22,9 +22,7 @@ fn asked_about(scene: &Scene) -> Vec<String> {
 }
 
 fn until_asked_about(scene: &Scene, expected: &[&str]) {
-    until("the rules are kept", || {
-        (asked_about(scene) == expected).then_some(())
-    });
+    until("the rules are kept", || (asked_about(scene) == expected).then_some(()));
 }
 
 fn install(scene: &Scene) {

@@ -59,11 +59,7 @@ pub(crate) fn daemon(nats: &nats::Server, directory: &Path, arguments: &[&str]) 
         .current_dir(directory)
         .env_clear()
         .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
-        .args([
-            "--listen=127.0.0.1:0",
-            "--admin.listen=127.0.0.1:0",
-            "--log.format=json",
-        ])
+        .args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--log.format=json"])
         .arg(format!("--nats.url={}", nats.url()))
         .args(arguments);
     Program::start(&mut command)
@@ -82,11 +78,7 @@ fn quotactl(server: &str, arguments: &[&str], input: &str) -> (i32, String, Stri
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
 impl Scene {
@@ -98,22 +90,13 @@ impl Scene {
     pub(crate) fn with_daemon(arguments: &[&str]) -> Self {
         let world = World::new();
         let runtime = Runtime::new().unwrap();
-        let listener = runtime
-            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
-            .unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let api = format!("http://{}", listener.local_addr().unwrap());
         runtime.spawn(server::serve(listener, world.clone()));
         let directory = TempDir::new().unwrap();
         let nats = nats::Server::start();
         let quotad = daemon(&nats, directory.path(), arguments);
-        let scene = Self {
-            world,
-            api,
-            nats,
-            quotad,
-            runtime,
-            directory,
-        };
+        let scene = Self { world, api, nats, quotad, runtime, directory };
         let url = format!("{}/readyz", scene.quotad.url("admin"));
         until("the stream is there", || (ask(&url).0 == 200).then_some(()));
         scene.world.create(
@@ -123,9 +106,7 @@ impl Scene {
             quota(json!({"pods": "1000", "count/configmaps": "1000"})),
         );
         for number in 0..7 {
-            scene
-                .world
-                .create("pods", "team-a", &format!("first-{number}"), pod("100m"));
+            scene.world.create("pods", "team-a", &format!("first-{number}"), pod("100m"));
         }
         scene.world.create(
             "services",
@@ -133,9 +114,7 @@ impl Scene {
             "s",
             json!({"spec": {"type": "NodePort", "ports": [{"nodePort": 30000}]}}),
         );
-        scene
-            .world
-            .create("configmaps", "team-b", "c", json!({"data": {"a": "b"}}));
+        scene.world.create("configmaps", "team-b", "c", json!({"data": {"a": "b"}}));
         scene
     }
 
@@ -189,32 +168,17 @@ impl Scene {
             if code == 0 {
                 return;
             }
-            assert!(
-                Instant::now() < deadline,
-                "drift: {messages}{out}\n{}",
-                log()
-            );
+            assert!(Instant::now() < deadline, "drift: {messages}{out}\n{}", log());
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
     }
 
     /// `quotactl drift` of all that there is.
     pub(crate) fn drift(&self) -> (i32, String, String) {
-        let items: Vec<_> = KINDS
-            .iter()
-            .flat_map(|kind| self.world.list(kind))
-            .collect();
+        let items: Vec<_> = KINDS.iter().flat_map(|kind| self.world.list(kind)).collect();
         let listing = json!({"apiVersion": "v1", "kind": "List", "items": items});
         let kinds = KINDS.join(",");
-        let arguments = [
-            "drift",
-            "-f",
-            "-",
-            "-A",
-            "--resource",
-            &kinds,
-            "--allow-empty",
-        ];
+        let arguments = ["drift", "-f", "-", "-A", "--resource", &kinds, "--allow-empty"];
         quotactl(&self.quotad.url("api"), &arguments, &listing.to_string())
     }
 
@@ -235,11 +199,7 @@ impl Scene {
     /// No entry of the ledger ends an object that lives.
     pub(crate) fn nothing_alive_was_ended(&self) {
         let live = self.world.uids();
-        let wrong: Vec<_> = self
-            .ended()
-            .into_iter()
-            .filter(|uid| live.contains(uid))
-            .collect();
+        let wrong: Vec<_> = self.ended().into_iter().filter(|uid| live.contains(uid)).collect();
         assert!(wrong.is_empty(), "ended, and alive: {wrong:?}");
     }
 
@@ -248,9 +208,7 @@ impl Scene {
         let entries = self.entries();
         let ended = entries.iter().map(|entry| &entry["event"]);
         let ended = ended.filter(|event| event["type"] == "ObjectEnded");
-        ended
-            .filter_map(|event| find(event, "uid").map(str::to_owned))
-            .collect()
+        ended.filter_map(|event| find(event, "uid").map(str::to_owned)).collect()
     }
 
     /// The version at the last watermark of a kind in the ledger; 0: there is none.
@@ -260,10 +218,7 @@ impl Scene {
         let advanced = advanced.filter(|event| event["type"] == "WatermarksAdvanced");
         let kinds = advanced.filter_map(|event| event["resources"].as_array());
         let versions = kinds.flatten().filter(|of| of["resource"] == kind);
-        versions
-            .filter_map(|of| of["resourceVersion"].as_u64())
-            .next_back()
-            .unwrap_or(0)
+        versions.filter_map(|of| of["resourceVersion"].as_u64()).next_back().unwrap_or(0)
     }
 
     /// How the relists of a kind have ended, in their order.
@@ -272,9 +227,7 @@ impl Scene {
         let ended = entries.iter().map(|entry| &entry["event"]);
         let ended = ended.filter(|event| event["type"] == "RelistEnded");
         let of_kind = ended.filter(|event| find(event, "resource") == Some(kind));
-        of_kind
-            .filter_map(|event| find(event, "outcome").map(str::to_owned))
-            .collect()
+        of_kind.filter_map(|event| find(event, "outcome").map(str::to_owned)).collect()
     }
 
     /// What the ledger says of a namespace's use of a resource.
@@ -298,10 +251,7 @@ impl Scene {
         self.runtime.block_on(async {
             let client = async_nats::connect(self.nats.url()).await.unwrap();
             let request = json!({"resources": resources}).to_string();
-            client
-                .publish("quota.control.test.relist", request.into())
-                .await
-                .unwrap();
+            client.publish("quota.control.test.relist", request.into()).await.unwrap();
             client.flush().await.unwrap();
         });
     }
@@ -310,9 +260,8 @@ impl Scene {
     pub(crate) fn churn(&self, name: &str) {
         let world = &self.world;
         let victims = world.list("pods");
-        let victim = victims
-            .first()
-            .map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
+        let victim =
+            victims.first().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
         for number in 0..4 {
             world.create("pods", "team-a", &format!("{name}-{number}"), pod("200m"));
         }
@@ -344,9 +293,7 @@ pub(crate) fn get(url: &str) -> String {
 
 /// Status and body of an answer.
 pub(crate) fn ask(url: &str) -> (u16, String) {
-    let config = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .build();
+    let config = ureq::Agent::config_builder().http_status_as_error(false).build();
     let agent = ureq::Agent::new_with_config(config);
     match agent.get(url).call() {
         Ok(mut answer) => {
@@ -360,11 +307,8 @@ pub(crate) fn ask(url: &str) -> (u16, String) {
 /// A metric of a bridge, with its labels.
 pub(crate) fn metric(bridge: &Program, name: &str) -> f64 {
     let text = get(&format!("{}/metrics", bridge.url("admin")));
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|number| number.trim().parse().ok())
-        .unwrap_or(0.0)
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0.0)
 }
 
 /// Waits until the bridge is ready, and has listed all kinds.
@@ -376,11 +320,7 @@ pub(crate) fn until_ready(bridge: &Program) {
         if status == 200 && !text.contains("have no watermark yet") {
             return;
         }
-        assert!(
-            Instant::now() < deadline,
-            "never ready: {text}\n{}",
-            bridge.log()
-        );
+        assert!(Instant::now() < deadline, "never ready: {text}\n{}", bridge.log());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }

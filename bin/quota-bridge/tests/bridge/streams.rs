@@ -35,11 +35,7 @@ fn last_cluster(scene: &Scene) -> String {
     stream(scene, async |_, stream| {
         let last = stream.get_last_raw_message_by_subject("quota.objects.test");
         let message = last.await.unwrap();
-        message
-            .headers
-            .get("Quota-Cluster-Uid")
-            .unwrap()
-            .to_string()
+        message.headers.get("Quota-Cluster-Uid").unwrap().to_string()
     })
 }
 
@@ -84,9 +80,7 @@ fn a_message_whose_acknowledgement_is_lost_is_there_once() {
         proxy.set(Mode::LoseAnswers);
         let before = proxy.lost_answers();
         scene.churn(&format!("lost-{round}"));
-        until("an answer is lost", || {
-            (proxy.lost_answers() > before).then_some(())
-        });
+        until("an answer is lost", || (proxy.lost_answers() > before).then_some(()));
         proxy.set(Mode::Pass);
         scene.settle();
     }
@@ -116,17 +110,14 @@ fn a_stream_that_was_purged_is_filled_again() {
     scene.quotad.signal(Signal::STOP);
     scene.churn("purged");
     until("it is published", || {
-        let lines = stream(&scene, async |_, mut stream| {
-            stream.info().await.unwrap().state.messages
-        });
+        let lines =
+            stream(&scene, async |_, mut stream| stream.info().await.unwrap().state.messages);
         (lines > 2).then_some(())
     });
     stream(&scene, async |_, stream| stream.purge().await.unwrap());
     scene.quotad.signal(Signal::CONT);
     scene.settle();
-    until("it is noticed", || {
-        (!bridge.said("messages are gone").is_empty()).then_some(())
-    });
+    until("it is noticed", || (!bridge.said("messages are gone").is_empty()).then_some(()));
     scene.settle();
     until_ready(&bridge);
 }
@@ -160,9 +151,7 @@ fn a_full_stream_is_waited_for() {
         jetstream.update_stream(config).await.unwrap();
     });
     scene.churn("full");
-    until("it is said", || {
-        (!bridge.said("cannot publish").is_empty()).then_some(())
-    });
+    until("it is said", || (!bridge.said("cannot publish").is_empty()).then_some(()));
     stream(&scene, async |jetstream, mut stream| {
         let mut config = stream.info().await.unwrap().config.clone();
         config.max_messages = -1;
@@ -181,11 +170,7 @@ fn a_stream_that_would_forget_most_is_refused() {
     });
     let mut bridge = scene.bridge(&[]);
     assert_eq!(bridge.ended().code(), Some(3), "{}", bridge.log());
-    assert!(
-        bridge.log().contains("max_msgs_per_subject"),
-        "{}",
-        bridge.log()
-    );
+    assert!(bridge.log().contains("max_msgs_per_subject"), "{}", bridge.log());
 }
 
 #[test]
@@ -199,10 +184,7 @@ fn a_stream_that_takes_small_messages_only_is_refused() {
     let mut bridge = scene.bridge(&[]);
     assert_eq!(bridge.ended().code(), Some(3), "{}", bridge.log());
     let log = bridge.log();
-    assert!(
-        log.contains("max_msg_size") && log.contains("262144"),
-        "{log}"
-    );
+    assert!(log.contains("max_msg_size") && log.contains("262144"), "{log}");
 }
 
 /// An API server takes annotations of 256 KiB, whose JSON may have more bytes than a message.
@@ -221,10 +203,7 @@ fn an_object_with_long_annotations_stops_nobody() {
     let quotad = scene.quotad.url("api");
     let url = format!("{quotad}/v1/namespaces/team-b/quotas/long");
     until("the quota is there", || (ask(&url).0 == 200).then_some(()));
-    let unreadable = metric(
-        &bridge,
-        r#"quota_bridge_unreadable_total{resource="resourcequotas"}"#,
-    );
+    let unreadable = metric(&bridge, r#"quota_bridge_unreadable_total{resource="resourcequotas"}"#);
     assert_eq!(unreadable, 0.0);
     scene.world.delete("resourcequotas", "team-b", "long");
     scene.world.delete("namespaces", "", "team-long");
@@ -259,25 +238,17 @@ fn objects_of_another_cluster_are_not_mixed_in() {
     // One that ends before everything was listed leaves the rest to the next one.
     let mut adopting = Program::start(command().arg("--adopt-cluster=true"));
     until("the subject is taken over", || {
-        adopting
-            .log()
-            .contains("took over the subject")
-            .then_some(())
+        adopting.log().contains("took over the subject").then_some(())
     });
     adopting.kill();
     let adopting = Program::start(command().arg("--adopt-cluster=true"));
     until_ready(&adopting);
     scene.until_used("team-z", "pods", "1");
     // Nothing of the other cluster is left, though its versions were higher; its quota went as well.
-    until("nothing is used in team-a", || {
-        scene.used("team-a", "pods").is_none().then_some(())
-    });
+    until("nothing is used in team-a", || scene.used("team-a", "pods").is_none().then_some(()));
     // From then on the subject is this cluster's.
     let namespaces = other.list("namespaces");
-    let system = namespaces
-        .iter()
-        .find(|it| it["metadata"]["name"] == "kube-system")
-        .unwrap();
+    let system = namespaces.iter().find(|it| it["metadata"]["name"] == "kube-system").unwrap();
     until("the adoption is complete", || {
         (system["metadata"]["uid"] == last_cluster(&scene)).then_some(())
     });

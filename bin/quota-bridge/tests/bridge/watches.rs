@@ -16,15 +16,10 @@ fn survives(fault: Fault, times: usize) {
     scene.world.plan("pods", Request::Watch, fault, times);
     scene.world.cut();
     for round in 0..3 {
-        scene.churn(
-            &format!("{fault:?}-{round}")
-                .to_lowercase()
-                .replace(['(', ')', ',', ' '], "-"),
-        );
+        scene
+            .churn(&format!("{fault:?}-{round}").to_lowercase().replace(['(', ')', ',', ' '], "-"));
     }
-    until(&format!("{fault:?}"), || {
-        (!scene.world.is_planned()).then_some(())
-    });
+    until(&format!("{fault:?}"), || (!scene.world.is_planned()).then_some(()));
     scene.settle();
     until_ready(&bridge);
     scene.churn("late");
@@ -64,9 +59,7 @@ fn deletions_that_nobody_showed_are_found_by_the_relist() {
     until_ready(&bridge);
     scene.settle();
     // What happens while nobody watches, and is forgotten by the server.
-    scene
-        .world
-        .plan("pods", Request::Watch, Fault::Status(500, 1), 2);
+    scene.world.plan("pods", Request::Watch, Fault::Status(500, 1), 2);
     scene.world.cut();
     scene.world.delete("pods", "team-a", "first-1");
     scene.world.delete("pods", "team-a", "first-2");
@@ -109,9 +102,7 @@ fn versions_that_go_back_are_noticed_on_a_silent_watch() {
         (!bridge.said("versions have gone back").is_empty()).then_some(())
     });
     let begins = || bridge.said("\"reset\":true");
-    until("a relist that says so", || {
-        (!begins().is_empty()).then_some(())
-    });
+    until("a relist that says so", || (!begins().is_empty()).then_some(()));
     scene.until_no_drift(&bridge);
     scene.churn("later");
     scene.until_no_drift(&bridge);
@@ -168,19 +159,13 @@ fn versions_that_go_back_while_no_bridge_runs_are_noticed_by_the_ledger() {
 #[test]
 fn one_kind_that_may_not_be_seen_does_not_stop_the_others() {
     let scene = Scene::new();
-    scene
-        .world
-        .plan("services", Request::List, Fault::Status(403, 0), 1_000);
-    scene
-        .world
-        .plan("services", Request::WatchList, Fault::Status(403, 0), 1_000);
+    scene.world.plan("services", Request::List, Fault::Status(403, 0), 1_000);
+    scene.world.plan("services", Request::WatchList, Fault::Status(403, 0), 1_000);
     let bridge = scene.bridge(&[]);
     scene.until_used("team-a", "pods", "7");
     scene.churn("others");
     let forbidden = "quota_bridge_errors_total{resource=\"services\",code=\"403\"}";
-    until("the kind is refused", || {
-        (metric(&bridge, forbidden) > 0.0).then_some(())
-    });
+    until("the kind is refused", || (metric(&bridge, forbidden) > 0.0).then_some(()));
     let (status, text) = super::scene::ask(&format!("{}/readyz?verbose", bridge.url("admin")));
     assert_eq!(status, 503, "{text}");
     // A page whose name points to this machine reads nothing.

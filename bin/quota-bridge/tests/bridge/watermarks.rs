@@ -25,26 +25,18 @@ fn lines(scene: &Scene) -> Vec<Value> {
         for sequence in state.first_sequence..=state.last_sequence {
             let message = stream.get_raw_message(sequence).await.unwrap();
             let text = String::from_utf8(message.payload.to_vec()).unwrap();
-            lines.extend(
-                text.lines()
-                    .map(|line| serde_json::from_str::<Value>(line).unwrap()),
-            );
+            lines.extend(text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()));
         }
         lines
     })
 }
 
 fn watermark(line: &Value) -> Option<Timestamp> {
-    line["resources"]["pods"]["watermark"]
-        .as_str()?
-        .parse()
-        .ok()
+    line["resources"]["pods"]["watermark"].as_str()?.parse().ok()
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap();
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Timestamp::from_nanoseconds(i64::try_from(since.as_nanos()).unwrap())
 }
 
@@ -72,9 +64,7 @@ fn what_was_committed_before_a_watermark_stands_before_it() {
         std::thread::sleep(Duration::from_millis(25));
     }
     let last = now();
-    until("a later watermark", || {
-        newest(&scene).filter(|mark| *mark > last)
-    });
+    until("a later watermark", || newest(&scene).filter(|mark| *mark > last));
     let (mut seen, mut marks) = (std::collections::BTreeSet::new(), 0);
     for line in lines(&scene) {
         if let Some(name) = line["object"]["metadata"]["name"].as_str() {
@@ -109,9 +99,7 @@ pub(crate) fn an_api_server_that_is_cut_off_from_etcd_gives_no_watermark() {
         (super::scene::metric(&bridge, name) >= 3.0).then_some(())
     });
     scene.world.cut_off(false);
-    until("a watermark again", || {
-        newest(&scene).filter(|mark| *mark > since)
-    });
+    until("a watermark again", || newest(&scene).filter(|mark| *mark > since));
     scene.settle();
 }
 
@@ -122,16 +110,11 @@ fn an_idle_kind_is_known_by_a_second_watch() {
     until_ready(&bridge);
     let since = now();
     // Nothing happens to pods, but the version of the cluster goes on.
-    scene
-        .world
-        .create("configmaps", "team-a", "other", serde_json::json!({}));
-    until("a watermark", || {
-        newest(&scene).filter(|mark| *mark > since)
-    });
+    scene.world.create("configmaps", "team-a", "other", serde_json::json!({}));
+    until("a watermark", || newest(&scene).filter(|mark| *mark > since));
     let absent = lines(&scene);
-    let absent = absent
-        .iter()
-        .any(|line| line["resources"]["widgets.example.com"]["absent"] == true);
+    let absent =
+        absent.iter().any(|line| line["resources"]["widgets.example.com"]["absent"] == true);
     assert!(!absent, "nobody needs it");
 }
 
@@ -145,9 +128,7 @@ fn an_idle_kind_of_a_server_that_does_not_say_how_far_it_is_is_listed() {
     let since = now();
     let other = serde_json::json!({});
     scene.world.create("configmaps", "team-a", "other", other);
-    until("a watermark", || {
-        newest(&scene).filter(|mark| *mark > since)
-    });
+    until("a watermark", || newest(&scene).filter(|mark| *mark > since));
     scene.settle();
 }
 
@@ -171,25 +152,17 @@ fn until_a_daemon_is_ready(scene: &Scene) {
 fn names_of_kinds_that_nobody_serves_stop_no_watermark() {
     let scene = Scene::new();
     let odd = json!({"count/Deployments.apps": "1", "count/a_b.example.com": "1", "pods": "9"});
-    scene
-        .world
-        .create("resourcequotas", "team-a", "odd", quota(odd));
+    scene.world.create("resourcequotas", "team-a", "odd", quota(odd));
     let made_up = |number| (format!("count/a{number}.example.com"), json!("1"));
     let many: serde_json::Map<_, _> = (0..2000).map(made_up).collect();
-    scene
-        .world
-        .create("resourcequotas", "team-b", "many", quota(many.into()));
+    scene.world.create("resourcequotas", "team-b", "many", quota(many.into()));
     let bridge = scene.bridge(&[]);
     until_ready(&bridge);
     until_a_daemon_is_ready(&scene);
     let since = now();
-    until("a later watermark", || {
-        newest(&scene).filter(|mark| *mark > since)
-    });
-    let named = lines(&scene)
-        .iter()
-        .filter_map(|line| Some(line["resources"].as_object()?.len()))
-        .max();
+    until("a later watermark", || newest(&scene).filter(|mark| *mark > since));
+    let named =
+        lines(&scene).iter().filter_map(|line| Some(line["resources"].as_object()?.len())).max();
     assert!(named.unwrap() <= 300, "{named:?} kinds in a bookmark");
     scene.settle();
 }
@@ -210,9 +183,7 @@ fn a_needed_kind_that_is_not_served_is_said_to_be_absent() {
     until("it is said", || {
         let lines = lines(&scene);
         let mut lines = lines.iter();
-        lines
-            .find(|line| line["resources"]["widgets.example.com"]["absent"] == true)
-            .map(|_| ())
+        lines.find(|line| line["resources"]["widgets.example.com"]["absent"] == true).map(|_| ())
     });
 }
 
@@ -233,10 +204,7 @@ int clock_gettime(clockid_t id, struct timespec *time) {
 #[test]
 fn a_clock_that_is_an_hour_off_makes_no_wrong_watermarks() {
     let directory = tempfile::TempDir::new().unwrap();
-    let (source, shift) = (
-        directory.path().join("shift.c"),
-        directory.path().join("shift.so"),
-    );
+    let (source, shift) = (directory.path().join("shift.c"), directory.path().join("shift.so"));
     std::fs::write(&source, SHIFT).unwrap();
     let compiled = std::process::Command::new("cc")
         .args(["-shared", "-fPIC", "-o"])
@@ -247,20 +215,13 @@ fn a_clock_that_is_an_hour_off_makes_no_wrong_watermarks() {
     for seconds in ["3600", "-3600"] {
         let scene = Scene::new();
         let mut command = scene.command();
-        command
-            .env("LD_PRELOAD", &shift)
-            .env("CLOCK_SHIFT", seconds);
+        command.env("LD_PRELOAD", &shift).env("CLOCK_SHIFT", seconds);
         let bridge = Program::start(&mut command);
         until_ready(&bridge);
         let skew = super::scene::metric(&bridge, "quota_bridge_clock_skew_seconds");
-        assert!(
-            (skew - seconds.parse::<f64>().unwrap()).abs() < 60.0,
-            "{skew}"
-        );
+        assert!((skew - seconds.parse::<f64>().unwrap()).abs() < 60.0, "{skew}");
         let since = now();
-        let later = until("a watermark of now", || {
-            newest(&scene).filter(|mark| *mark > since)
-        });
+        let later = until("a watermark of now", || newest(&scene).filter(|mark| *mark > since));
         assert!(later < now(), "{later} has not come yet");
         scene.settle();
     }
@@ -271,14 +232,10 @@ fn a_clock_that_is_an_hour_off_makes_no_wrong_watermarks() {
 fn a_quota_says_which_of_its_kinds_may_not_be_listed() {
     let scene = Scene::new();
     for request in [Request::List, Request::WatchList] {
-        scene
-            .world
-            .plan("secrets", request, Fault::Status(403, 0), 4);
+        scene.world.plan("secrets", request, Fault::Status(403, 0), 4);
     }
     let limits = quota(json!({"count/secrets": "9", "count/configmaps": "9"}));
-    scene
-        .world
-        .create("resourcequotas", "team-b", "secrets", limits);
+    scene.world.create("resourcequotas", "team-b", "secrets", limits);
     let bridge = scene.bridge(&[]);
     // It is ready once the bridge has reported the kinds that it may list.
     let directory = tempfile::TempDir::new().unwrap();

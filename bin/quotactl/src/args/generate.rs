@@ -67,9 +67,7 @@ pub(crate) struct ServiceMonitor {
 }
 
 fn runbooks(text: &str) -> Result<String, String> {
-    let is_absolute = ["https://", "http://"]
-        .iter()
-        .any(|scheme| text.starts_with(scheme));
+    let is_absolute = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
     match is_absolute && !text.contains(['"', '#', ' ', '\n']) {
         true => Ok(text.to_owned()),
         false => Err("expected an http or https address without a fragment".to_owned()),
@@ -180,11 +178,7 @@ pub(crate) enum FailurePolicy {
 #[derive(Args, Debug)]
 pub(crate) struct Bridge {
     /// The namespace of the bridge and its Lease.
-    #[arg(
-        long = "bridge-namespace",
-        value_name = "NAMESPACE",
-        default_value = "quota-system"
-    )]
+    #[arg(long = "bridge-namespace", value_name = "NAMESPACE", default_value = "quota-system")]
     pub(crate) namespace: String,
     /// The name of the service account and its roles.
     #[arg(long, value_name = "NAME", default_value = "quota-bridge")]

@@ -40,12 +40,7 @@ pub(crate) enum Ledger {
     /// Rebuild damaged epochs from an archive, a backup or a copy; damaged files are set aside.
     Repair {
         /// The data directory, which no daemon may have open.
-        #[arg(
-            long,
-            value_name = "DIRECTORY",
-            env = "QUOTAD_DATA_DIR",
-            default_value = "data"
-        )]
+        #[arg(long, value_name = "DIRECTORY", env = "QUOTAD_DATA_DIR", default_value = "data")]
         data_dir: PathBuf,
         /// An archive directory, a backup, or another copy of the data directory; without it, only what damaged epochs
         /// still hold themselves.
@@ -153,12 +148,7 @@ impl Jobs {
 #[derive(Args, Debug)]
 pub(crate) struct LedgerPath {
     /// A data directory, or an archive directory alone.
-    #[arg(
-        long,
-        value_name = "DIRECTORY",
-        env = "QUOTAD_DATA_DIR",
-        default_value = "data"
-    )]
+    #[arg(long, value_name = "DIRECTORY", env = "QUOTAD_DATA_DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
     /// The archive of a data directory, with its compacted entries.
     #[arg(long, value_name = "DIRECTORY", env = "QUOTAD_RETENTION__ARCHIVE_DIR")]

@@ -392,9 +392,7 @@ pub(crate) fn amounts(text: &str) -> Result<ResourceList, String> {
             .split_once('=')
             .filter(|(resource, _)| !resource.is_empty())
             .ok_or_else(|| format!("{part:?} is not RESOURCE=QUANTITY"))?;
-        let quantity = quantity
-            .parse()
-            .map_err(|error| format!("{resource}: {error}"))?;
+        let quantity = quantity.parse().map_err(|error| format!("{resource}: {error}"))?;
         if amounts.get(resource).is_some() {
             return Err(format!("{resource} is given twice"));
         }

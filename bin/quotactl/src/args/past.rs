@@ -122,10 +122,8 @@ fn month(text: &str) -> Result<(Timestamp, Timestamp), String> {
     if !is_number(year, 4) || !is_number(month, 2) {
         return Err(wrong());
     }
-    let (year, month): (u32, u32) = (
-        year.parse().map_err(|_| wrong())?,
-        month.parse().map_err(|_| wrong())?,
-    );
+    let (year, month): (u32, u32) =
+        (year.parse().map_err(|_| wrong())?, month.parse().map_err(|_| wrong())?);
     let begin = |year: u32, month: u32| {
         let text = format!("{year:04}-{month:02}-01T00:00:00Z");
         text.parse::<Timestamp>().map_err(|_| wrong())
@@ -165,9 +163,7 @@ mod tests {
             month("2026-12"),
             Ok((time("2026-12-01T00:00:00Z"), time("2027-01-01T00:00:00Z")))
         );
-        for wrong in [
-            "2026-13", "2026-00", "26-1", "2026", "2026-1", "2300-01", "+026-01",
-        ] {
+        for wrong in ["2026-13", "2026-00", "26-1", "2026", "2026-1", "2300-01", "+026-01"] {
             assert!(month(wrong).is_err(), "{wrong}");
         }
     }

@@ -53,8 +53,5 @@ fn help_has_every_command_once_in_a_group_and_the_help_of_one_its_own_options_fi
     let error = command().try_get_matches_from(["quotactl", "top", "--help"]);
     let help = error.unwrap_err().to_string();
     let own = help.find("--min").unwrap();
-    assert!(
-        own < help.find("Common options:").unwrap() && !help.contains("Look:"),
-        "{help}"
-    );
+    assert!(own < help.find("Common options:").unwrap() && !help.contains("Look:"), "{help}");
 }

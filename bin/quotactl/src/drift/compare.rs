@@ -205,10 +205,7 @@ impl<'a> Comparing<'a> {
             true => item.text,
             false => Box::default(),
         };
-        self.compared.differences.push(Drifted::Listed {
-            compared: Box::new(found),
-            text,
-        });
+        self.compared.differences.push(Drifted::Listed { compared: Box::new(found), text });
         Ok(())
     }
 }
@@ -254,25 +251,21 @@ pub(super) fn add_gone(
         }
         None => vec![Address::of(["v1", "objects"])],
     };
-    let Comparison {
-        identities, counts, ..
-    } = compared;
+    let Comparison { identities, counts, .. } = compared;
     let mut gone: Vec<Object<'static>> = Vec::new();
     for address in addresses {
         let address = address.with_some("resource", scope.resource());
-        session
-            .client
-            .walk(&address, |page: Page<Object<'static>>| {
-                for object in page.items {
-                    if scope.holds(&object.resource, &object.namespace)
-                        && counts.is_gone(&object, identities, head, version)
-                    {
-                        gone.push(object);
-                    }
+        session.client.walk(&address, |page: Page<Object<'static>>| {
+            for object in page.items {
+                if scope.holds(&object.resource, &object.namespace)
+                    && counts.is_gone(&object, identities, head, version)
+                {
+                    gone.push(object);
                 }
-                counts.as_of = Some(page.as_of);
-                Ok(())
-            })?;
+            }
+            counts.as_of = Some(page.as_of);
+            Ok(())
+        })?;
     }
     gone.sort_by_cached_key(|it| (it.namespace.clone(), it.resource.clone(), it.name.clone()));
     let count = gone.len();
@@ -294,10 +287,7 @@ impl Counts {
         if listed.contains(&identity(object)) {
             return false;
         }
-        let own: Option<u64> = object
-            .resource_version
-            .as_ref()
-            .and_then(|text| text.parse().ok());
+        let own: Option<u64> = object.resource_version.as_ref().and_then(|text| text.parse().ok());
         let is_newer = version.is_some_and(|version| own.is_some_and(|own| own > version));
         if is_newer || object.sequence.is_none_or(|entry| entry > head) {
             self.newer += 1;
@@ -364,14 +354,9 @@ impl Scope {
             ));
         }
         if listed.is_empty() && requested.resources.is_empty() {
-            return Err(Failure::usage(
-                "an empty listing names no resource: use --resource",
-            ));
+            return Err(Failure::usage("an empty listing names no resource: use --resource"));
         }
-        let none = requested
-            .resources
-            .iter()
-            .map(|name| (name.clone(), <_>::default()));
+        let none = requested.resources.iter().map(|name| (name.clone(), <_>::default()));
         let mut all: Listed = none.collect();
         all.extend(listed);
         let spaces = |listed| match &requested.namespace {
@@ -379,9 +364,7 @@ impl Scope {
             Some(only) => Spaces::These(BTreeSet::from([only.clone()])),
             None => Spaces::These(listed),
         };
-        let spaces = all
-            .into_iter()
-            .map(|(resource, listed)| (resource, spaces(listed)));
+        let spaces = all.into_iter().map(|(resource, listed)| (resource, spaces(listed)));
         Ok(Self(spaces.collect()))
     }
 
@@ -478,11 +461,7 @@ mod tests {
         let listed = listed(&[("pods", "a b"), ("services", "a")]);
         let scope = Scope::new(&requested("", None, false), listed.clone()).unwrap();
         let pairs = [("pods", "a"), ("pods", "b"), ("services", "a")];
-        assert!(
-            pairs
-                .iter()
-                .all(|(resource, space)| scope.holds(resource, space))
-        );
+        assert!(pairs.iter().all(|(resource, space)| scope.holds(resource, space)));
         assert!(
             !scope.holds("services", "b")
                 && !scope.holds("pods", "c")
@@ -511,33 +490,19 @@ mod tests {
             Scope::new(requested, listed.clone()).map_err(|failure| failure.exit)
         };
         let (none, pods) = (Listed::new(), listed(&[("pods", "a")]));
-        assert_eq!(
-            exit(&requested("pods", None, true), &none),
-            Err(Exit::Failure)
-        );
-        assert_eq!(
-            exit(&requested("pods services", None, true), &pods),
-            Err(Exit::Failure)
-        );
+        assert_eq!(exit(&requested("pods", None, true), &none), Err(Exit::Failure));
+        assert_eq!(exit(&requested("pods services", None, true), &pods), Err(Exit::Failure));
         let allowed = |resources, namespace, all| ScopeArguments {
             allow_empty: true,
             ..requested(resources, namespace, all)
         };
         assert_eq!(exit(&allowed("", None, true), &none), Err(Exit::Usage));
         assert_eq!(exit(&allowed("pods", None, false), &none), Err(Exit::Usage));
-        assert_eq!(
-            exit(&allowed("services", None, false), &pods),
-            Err(Exit::Usage)
-        );
+        assert_eq!(exit(&allowed("services", None, false), &pods), Err(Exit::Usage));
         let scope = exit(&allowed("services pods", Some("b"), false), &pods).unwrap();
         assert!(
             scope.holds("services", "b") && scope.holds("pods", "b") && !scope.holds("pods", "a")
         );
-        assert_eq!(
-            exit(&allowed("pods", None, true), &none)
-                .unwrap()
-                .resource(),
-            Some("pods")
-        );
+        assert_eq!(exit(&allowed("pods", None, true), &none).unwrap().resource(), Some("pods"));
     }
 }

@@ -34,12 +34,7 @@ pub(super) fn correct(
             Drifted::Gone(_) => 0,
         };
         if piece.len() == PIECE_ITEMS || bytes.saturating_add(length) > PIECE_BYTES {
-            outcomes.extend(send(
-                session,
-                reason,
-                std::mem::take(&mut piece),
-                outcomes.len(),
-            )?);
+            outcomes.extend(send(session, reason, std::mem::take(&mut piece), outcomes.len())?);
             bytes = 0;
         }
         bytes += length;
@@ -93,19 +88,15 @@ fn send(
         return Ok(Vec::new());
     }
     let count = items.len();
-    let body = CorrectionsRequest {
-        reason: Some(reason.to_owned()),
-        items,
-    };
+    let body = CorrectionsRequest { reason: Some(reason.to_owned()), items };
     let body = serde_json::to_vec(&body).map_err(not_json)?;
     let address = Address::of(["v1", "corrections"]);
     let client = &session.client;
     let sent = client.send_patiently(&address, "application/json", body);
     let reply = sent.map_err(|failure| match done {
         0 => failure,
-        _ => failure.hint(format!(
-            "{done} corrections were made; to compare and correct again is safe"
-        )),
+        _ => failure
+            .hint(format!("{done} corrections were made; to compare and correct again is safe")),
     })?;
     let answer: CorrectionsAnswer = reply.read()?;
     let outcomes: Vec<_> = answer.items.iter().map(|item| item.outcome).collect();

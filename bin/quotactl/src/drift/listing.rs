@@ -50,12 +50,7 @@ fn read_bounded(
         version: Cell::new(None),
         failure: RefCell::new(None),
     };
-    let bounded = Bounded {
-        input,
-        most,
-        left: &reading.left,
-        lines: &reading.lines,
-    };
+    let bounded = Bounded { input, most, left: &reading.left, lines: &reading.lines };
     let mut values = serde_json::Deserializer::from_reader(bounded);
     while values.end().is_err() {
         let read = Root(&reading).deserialize(&mut values);
@@ -108,9 +103,7 @@ impl<R: Read> Read for Bounded<'_, R> {
             let wrong = format!("an object of more than {most} bytes at line {line}");
             return Err(io::Error::other(wrong));
         }
-        let most = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.input.read(&mut buffer[..most])?;
         self.left.set(left.saturating_sub(read as u64));
         let ends = buffer[..read].iter().filter(|byte| **byte == b'\n').count();
@@ -139,11 +132,7 @@ impl<'de, F: FnMut(Item) -> Outcome> Visitor<'de> for Root<'_, F> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
         let reading = self.0;
-        Items {
-            reading,
-            item_type: None,
-        }
-        .visit_seq(items)
+        Items { reading, item_type: None }.visit_seq(items)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -293,10 +282,7 @@ impl<F> Items<'_, F> {
         // Serde would read a list as the fields in their order.
         let fields = text.strip_prefix('{').ok_or("is no object")?;
         let head: Head = serde_json::from_str(text).map_err(|_| "is no object")?;
-        let is_list = head
-            .kind
-            .as_ref()
-            .is_some_and(|kind| kind.ends_with("List"));
+        let is_list = head.kind.as_ref().is_some_and(|kind| kind.ends_with("List"));
         match (&self.item_type, head.kind, head.metadata) {
             _ if is_list && head.items.is_some() => Err("is a list within a list"),
             (Some(of_each), None, Some(_)) => Ok([of_each, ",", fields].concat().into()),

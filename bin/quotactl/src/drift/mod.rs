@@ -36,10 +36,7 @@ const FEW: usize = 10;
 #[derive(Clone, Debug)]
 enum Drifted {
     /// A listed object that differs, and its listed JSON text, if the difference is to be corrected.
-    Listed {
-        compared: Box<Compared<'static>>,
-        text: Box<str>,
-    },
+    Listed { compared: Box<Compared<'static>>, text: Box<str> },
     /// An object of the ledger that is not listed.
     Gone(Box<Object<'static>>),
 }
@@ -130,10 +127,7 @@ fn open(listing: &Path) -> Outcome<Box<dyn Read>> {
 /// The last entry of the ledger.
 fn head(session: &Session) -> Outcome<u64> {
     let address = Address::of(["v1", "objects"]).with("limit", 1);
-    let page = session
-        .client
-        .get::<Page<Object<'static>>>(&address)?
-        .content;
+    let page = session.client.get::<Page<Object<'static>>>(&address)?.content;
     session.note_lag(page.lagging);
     Ok(page.as_of.sequence)
 }

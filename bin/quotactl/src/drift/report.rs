@@ -106,21 +106,13 @@ impl Comparison {
         };
         let kinds = ["gone", "changed", "missing", "recreated"].map(|kind| (count(kind), kind));
         let some = kinds.iter().filter(|(count, _)| *count > 0);
-        let some: Vec<_> = some
-            .map(|(count, kind)| format!("{count} {kind}"))
-            .collect();
+        let some: Vec<_> = some.map(|(count, kind)| format!("{count} {kind}")).collect();
         let some = match some.is_empty() {
             true => "no drift".to_owned(),
             false => some.join(", "),
         };
-        note(format!(
-            "{} listed, {} in the ledger: {some}",
-            counts.listed, counts.believed
-        ));
-        note_some(
-            counts.newer,
-            "came after the listing, and were not compared",
-        );
+        note(format!("{} listed, {} in the ledger: {some}", counts.listed, counts.believed));
+        note_some(counts.newer, "came after the listing, and were not compared");
         note_some(counts.outside, "of the listing are outside of the scope");
         for (outcome, what) in [
             (CorrectionOutcome::Corrected, "corrected"),
@@ -137,14 +129,7 @@ impl Comparison {
     }
 
     fn table(&self, outcomes: Option<&[CorrectionOutcome]>, wide: bool) -> Table {
-        let mut titles = vec![
-            "DIFFERENCE",
-            "NAMESPACE",
-            "RESOURCE",
-            "NAME",
-            "LEDGER",
-            "LISTING",
-        ];
+        let mut titles = vec!["DIFFERENCE", "NAMESPACE", "RESOURCE", "NAME", "LEDGER", "LISTING"];
         if outcomes.is_some() {
             titles.push("OUTCOME");
         }
@@ -187,25 +172,15 @@ fn both(drifted: &Drifted) -> (String, String) {
     let (ledger, listing) = match drifted {
         Drifted::Gone(object) => (Some(figures(object, None)), None),
         Drifted::Listed { compared, .. } => {
-            let Compared {
-                difference,
-                object,
-                known,
-                quota,
-                ..
-            } = &**compared;
+            let Compared { difference, object, known, quota, .. } = &**compared;
             let limits = |of: for<'q> fn(&'q ComparedQuota<'static>) -> Option<&'q Spec>| {
                 quota.as_ref().and_then(of)
             };
             // The one whose name was taken has a row of its own.
-            let recorded = known
-                .as_ref()
-                .filter(|_| *difference != Difference::Recreated);
+            let recorded = known.as_ref().filter(|_| *difference != Difference::Recreated);
             (
                 recorded.map(|object| figures(object, limits(|quota| quota.known.as_deref()))),
-                object
-                    .as_ref()
-                    .map(|object| figures(object, limits(|quota| Some(&*quota.listed)))),
+                object.as_ref().map(|object| figures(object, limits(|quota| Some(&*quota.listed)))),
             )
         }
     };
@@ -213,16 +188,10 @@ fn both(drifted: &Drifted) -> (String, String) {
         && ledger != listing
     {
         let only = |own: &Figures, other: &Figures| -> Figures {
-            let own = own
-                .iter()
-                .filter(|(name, amount)| other.get(*name) != Some(*amount));
-            own.map(|(name, amount)| (name.clone(), amount.clone()))
-                .collect()
+            let own = own.iter().filter(|(name, amount)| other.get(*name) != Some(*amount));
+            own.map(|(name, amount)| (name.clone(), amount.clone())).collect()
         };
-        return (
-            text_of(&only(ledger, listing)),
-            text_of(&only(listing, ledger)),
-        );
+        return (text_of(&only(ledger, listing)), text_of(&only(listing, ledger)));
     }
     let text = |figures: Option<Figures>| figures.as_ref().map(text_of).unwrap_or_default();
     (text(ledger), text(listing))
@@ -236,9 +205,8 @@ fn text_of(figures: &Figures) -> String {
 /// The amounts of an object and the time until which it counts, and the limits of a quota.
 fn figures(object: &Object<'_>, limits: Option<&Spec>) -> Figures {
     let usage = object.usage.iter();
-    let mut figures: Figures = usage
-        .map(|(name, amount)| (name.to_string(), amount.exact().to_string()))
-        .collect();
+    let mut figures: Figures =
+        usage.map(|(name, amount)| (name.to_string(), amount.exact().to_string())).collect();
     if let Some(until) = object.counts_until {
         figures.insert("until".to_owned(), until.to_string());
     }
@@ -252,12 +220,9 @@ mod tests {
     use super::*;
 
     fn with_names(mut value: Value) -> Value {
-        for (field, text) in [
-            ("uid", "u"),
-            ("namespace", "a"),
-            ("resource", "pods"),
-            ("name", "web"),
-        ] {
+        for (field, text) in
+            [("uid", "u"), ("namespace", "a"), ("resource", "pods"), ("name", "web")]
+        {
             value[field] = text.into();
         }
         value
@@ -268,10 +233,7 @@ mod tests {
         if let Some(known) = value.get_mut("known").map(Value::take) {
             value["known"] = with_names(known);
         }
-        Drifted::Listed {
-            compared: serde_json::from_value(value).unwrap(),
-            text: "{}".into(),
-        }
+        Drifted::Listed { compared: serde_json::from_value(value).unwrap(), text: "{}".into() }
     }
 
     fn pair(ledger: &str, listing: &str) -> (String, String) {
@@ -299,10 +261,7 @@ mod tests {
             "known": {"usage": {"count/resourcequotas": "1"}},
             "quota": {"listed": {"hard": {"pods": "5"}}, "known": {"hard": {"pods": "9", "services": "1"}}},
         }));
-        assert_eq!(
-            both(&limits),
-            pair("hard.pods=9,hard.services=1", "hard.pods=5")
-        );
+        assert_eq!(both(&limits), pair("hard.pods=9,hard.services=1", "hard.pods=5"));
     }
 
     #[test]

@@ -81,11 +81,7 @@ pub(super) fn kubeconfig(wanted: &Audit) -> Outcome<Value> {
     if let Some(name) = &wanted.server_name {
         cluster["tls-server-name"] = name.as_str().into();
     }
-    let user = match (
-        &wanted.client_cert,
-        &wanted.client_key,
-        &wanted.api_server_token,
-    ) {
+    let user = match (&wanted.client_cert, &wanted.client_key, &wanted.api_server_token) {
         (Some(certificate), Some(key), _) => {
             json!({ "client-certificate": certificate, "client-key": key })
         }

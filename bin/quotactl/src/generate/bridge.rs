@@ -32,9 +32,7 @@ pub(super) fn run(wanted: &Bridge, output: &Output) -> Outcome {
 fn limited(documents: &[Document]) -> BTreeSet<GroupResource> {
     let hard = documents.iter().flat_map(|document| {
         let places = ["/spec/hard", "/spec/quota/hard", "/hard"];
-        places
-            .into_iter()
-            .filter_map(|place| document.value.pointer(place)?.as_object())
+        places.into_iter().filter_map(|place| document.value.pointer(place)?.as_object())
     });
     let kinds = hard.flat_map(|hard| hard.keys().filter_map(|limit| counted_kind(limit)));
     kinds
@@ -48,12 +46,7 @@ pub(super) fn manifests(wanted: &Bridge) -> Outcome<Value> {
         [] => BTreeSet::new(),
         files => limited(&manifest::load(files)?),
     };
-    let Bridge {
-        namespace,
-        name,
-        namespaces,
-        ..
-    } = wanted;
+    let Bridge { namespace, name, namespaces, .. } = wanted;
     let account = json!([{ "kind": "ServiceAccount", "name": name, "namespace": namespace }]);
     let mut items = vec![json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
@@ -130,10 +123,7 @@ fn groups(writes_status: bool) -> Vec<Value> {
     let read =
         json!({ "apiGroups": [GROUP], "resources": [PLURAL], "verbs": ["get", "list", "watch"] });
     let write = json!({ "apiGroups": [GROUP], "resources": [status], "verbs": ["update"] });
-    [read]
-        .into_iter()
-        .chain(writes_status.then_some(write))
-        .collect()
+    [read].into_iter().chain(writes_status.then_some(write)).collect()
 }
 
 /// The rules for the counted kinds, one per API group.

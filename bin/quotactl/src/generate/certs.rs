@@ -32,9 +32,7 @@ pub(super) fn run(wanted: &Certs, output: &Output) -> Outcome {
         && let Some((name, _)) = made.iter().find(|(name, _)| dir.join(name).exists())
     {
         let failure = Failure::new(Exit::Conflict, "exists already");
-        return Err(failure
-            .about(dir.join(name).display())
-            .hint("--force replaces what is there"));
+        return Err(failure.about(dir.join(name).display()).hint("--force replaces what is there"));
     }
     for (name, pem) in &made {
         let file = dir.join(name);
@@ -85,9 +83,7 @@ fn make(wanted: &Certs) -> Outcome<Vec<(&'static str, String)>> {
 fn parameters(wanted: &Certs, hosts: &[String], common_name: &str) -> Outcome<CertificateParams> {
     let mut parameters = CertificateParams::new(hosts)
         .map_err(|error| Failure::usage(format!("--host: {error}")))?;
-    parameters
-        .distinguished_name
-        .push(DnType::CommonName, common_name);
+    parameters.distinguished_name.push(DnType::CommonName, common_name);
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
     // Clocks differ.
     let from = now.saturating_sub(Span::new().days(1));
@@ -110,11 +106,7 @@ fn write(file: &Path, pem: &str) -> std::io::Result<()> {
         _ => {}
     }
     let mode = if is_key { 0o600 } else { 0o644 };
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(file)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(file)?;
     file.write_all(pem.as_bytes())?;
     file.sync_all()
 }

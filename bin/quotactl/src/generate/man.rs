@@ -52,10 +52,8 @@ mod tests {
     fn every_command_has_a_page_of_its_own() {
         let all = pages().unwrap();
         let count = all.len();
-        let pages: BTreeMap<_, _> = all
-            .into_iter()
-            .map(|(name, text)| (name, String::from_utf8(text).unwrap()))
-            .collect();
+        let pages: BTreeMap<_, _> =
+            all.into_iter().map(|(name, text)| (name, String::from_utf8(text).unwrap())).collect();
         assert_eq!(pages.len(), count, "two pages have one name");
         for name in ["quotactl", "quotactl-get-quota", "quotactl-ledger-verify"] {
             let page = &pages[&format!("{name}.1")];

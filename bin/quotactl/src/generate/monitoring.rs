@@ -30,11 +30,7 @@ fn rules(wanted: &Alerts) -> String {
 
 /// A PrometheusRule, whose spec is the content of the file of rules.
 pub(super) fn prometheus_rule(wanted: &Alerts) -> String {
-    let Alerts {
-        monitoring_namespace,
-        labels,
-        ..
-    } = wanted;
+    let Alerts { monitoring_namespace, labels, .. } = wanted;
     let mut text = format!(
         "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: quota-ledger\n  \
          namespace: {monitoring_namespace}\n"

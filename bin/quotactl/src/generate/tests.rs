@@ -12,9 +12,7 @@ use crate::{
 };
 
 fn generate(line: &str) -> Generate {
-    let words = ["quotactl", "generate"]
-        .into_iter()
-        .chain(line.split_whitespace());
+    let words = ["quotactl", "generate"].into_iter().chain(line.split_whitespace());
     match Arguments::try_parse_from(words).unwrap().command {
         Command::Generate(generate) => generate,
         other => panic!("{other:?}"),
@@ -34,9 +32,7 @@ fn silent() -> Output {
 
 /// Runs a command that needs no connection.
 fn start(command: &Generate) -> Outcome {
-    run(command, &silent(), || {
-        Err(Failure::general("no connection"))
-    })
+    run(command, &silent(), || Err(Failure::general("no connection")))
 }
 
 #[test]
@@ -54,24 +50,13 @@ fn the_webhook_asks_about_growth_only_and_spares_what_the_cluster_needs() {
     );
     assert_eq!(
         hook["namespaceSelector"]["matchExpressions"][0]["values"],
-        json!([
-            "kube-node-lease",
-            "kube-public",
-            "kube-system",
-            "nats",
-            "quota-system"
-        ])
+        json!(["kube-node-lease", "kube-public", "kube-system", "nats", "quota-system"])
     );
     let reviewed: Vec<String> = hook["rules"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|rule| {
-            format!(
-                "{} {} {}",
-                rule["operations"], rule["apiGroups"], rule["resources"]
-            )
-        })
+        .map(|rule| format!("{} {} {}", rule["operations"], rule["apiGroups"], rule["resources"]))
         .collect();
     assert_eq!(
         reviewed,
@@ -98,10 +83,7 @@ fn a_webhook_that_cannot_work_is_refused() {
     }
     assert!(webhook("webhook --url https://h --ca-bundle /nonexistent").is_err());
     let url = webhook("webhook --url https://h:8443/").unwrap();
-    assert_eq!(
-        url["webhooks"][0]["clientConfig"]["url"],
-        "https://h:8443/admit"
-    );
+    assert_eq!(url["webhooks"][0]["clientConfig"]["url"], "https://h:8443/admit");
 }
 
 /// Whether a server can be set up with the certificates, as the daemon's listener is.
@@ -136,10 +118,7 @@ fn can_serve(dir: &std::path::Path) -> Result<(), String> {
 fn certificates_are_made_once_and_can_be_used() {
     let directory = TempDir::new().unwrap();
     let dir = directory.path();
-    let line = format!(
-        "certs --dir {} --host quotad.ns.svc,127.0.0.1",
-        dir.display()
-    );
+    let line = format!("certs --dir {} --host quotad.ns.svc,127.0.0.1", dir.display());
     start(&generate(&line)).unwrap();
     assert_eq!(can_serve(dir), Ok(()));
     for (name, mode) in [("tls.key", 0o600), ("client.key", 0o600), ("ca.crt", 0o644)] {
@@ -152,15 +131,9 @@ fn certificates_are_made_once_and_can_be_used() {
     start(&generate(&format!("{line} --force"))).unwrap();
     assert_ne!(fs::read(dir.join("tls.crt")).unwrap(), before);
 
-    let bundle = format!(
-        "webhook --url https://h --ca-bundle {}",
-        dir.join("ca.crt").display()
-    );
+    let bundle = format!("webhook --url https://h --ca-bundle {}", dir.join("ca.crt").display());
     assert!(webhook(&bundle).unwrap()["webhooks"][0]["clientConfig"]["caBundle"].is_string());
-    let key = format!(
-        "webhook --url https://h --ca-bundle {}",
-        dir.join("tls.key").display()
-    );
+    let key = format!("webhook --url https://h --ca-bundle {}", dir.join("tls.key").display());
     assert!(webhook(&key).is_err(), "a key is no certificate");
 }
 
@@ -176,30 +149,16 @@ fn the_bridge_may_see_what_is_counted_and_nothing_else() {
         let kind = |item: &serde_json::Value| item["kind"].as_str().unwrap().to_owned();
         items.iter().map(kind).collect()
     };
-    let expected = [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-    ];
+    let expected = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
     assert_eq!(kinds(&items), expected);
     let rules = items[1]["rules"].as_array().unwrap();
     let of_group = |group: &str| {
-        let mut rules = rules
-            .iter()
-            .filter(|rule| rule["apiGroups"] == json!([group]));
+        let mut rules = rules.iter().filter(|rule| rule["apiGroups"] == json!([group]));
         rules.next_back().unwrap()["resources"].clone()
     };
     assert_eq!(
         of_group(""),
-        json!([
-            "configmaps",
-            "persistentvolumeclaims",
-            "pods",
-            "resourcequotas",
-            "services"
-        ])
+        json!(["configmaps", "persistentvolumeclaims", "pods", "resourcequotas", "services"])
     );
     assert_eq!(of_group("example.com"), json!(["widgets"]));
     assert_eq!(of_group("apps"), json!(["deployments"]));
@@ -270,10 +229,7 @@ fn the_api_server_tells_of_creations_of_what_counts() {
     assert_eq!(config["users"][0]["user"]["client-key"], "/etc/k/c.key");
     let by_token = audit("audit --url https://h --api-server-token /etc/k/token");
     let config = audit::kubeconfig(&by_token).unwrap();
-    assert_eq!(
-        config["users"][0]["user"],
-        json!({"tokenFile": "/etc/k/token"})
-    );
+    assert_eq!(config["users"][0]["user"], json!({"tokenFile": "/etc/k/token"}));
     let plain = audit("audit --url http://h");
     assert_eq!(audit::kubeconfig(&plain).unwrap_err().exit, Exit::Usage);
 }
@@ -288,21 +244,11 @@ fn alerts_come_as_a_rule_of_the_operator() {
     let rule: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
     assert_eq!(rule["kind"], "PrometheusRule");
     assert_eq!(rule["metadata"]["namespace"], "obs");
-    assert_eq!(
-        rule["metadata"]["labels"],
-        json!({"release": "prom", "team": "a"})
-    );
+    assert_eq!(rule["metadata"]["labels"], json!({"release": "prom", "team": "a"}));
     let groups = rule["spec"]["groups"].as_array().unwrap();
-    let rules: usize = groups
-        .iter()
-        .map(|group| group["rules"].as_array().unwrap().len())
-        .sum();
+    let rules: usize = groups.iter().map(|group| group["rules"].as_array().unwrap().len()).sum();
     assert!(rules > 20, "{rules}");
-    let wrong = [
-        "--label=a",
-        "--runbooks=docs/alerts.md",
-        "--runbooks=https://docs/#a",
-    ];
+    let wrong = ["--label=a", "--runbooks=docs/alerts.md", "--runbooks=https://docs/#a"];
     for wrong in wrong {
         let line = ["quotactl", "generate", "alerts", wrong];
         assert!(Arguments::try_parse_from(line).is_err(), "{wrong}");
@@ -315,13 +261,7 @@ fn monitors_select_what_the_chart_labels() {
         panic!("not a monitor");
     };
     let made = monitoring::monitor(&wanted, "ServiceMonitor", "endpoints", "quotad");
-    assert_eq!(
-        made["spec"]["namespaceSelector"]["matchNames"],
-        json!(["q"])
-    );
-    assert_eq!(
-        made["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"],
-        "quotad"
-    );
+    assert_eq!(made["spec"]["namespaceSelector"]["matchNames"], json!(["q"]));
+    assert_eq!(made["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"], "quotad");
     assert_eq!(made["spec"]["endpoints"][0]["port"], "metrics");
 }

@@ -31,10 +31,7 @@ pub(super) fn run(wanted: &Webhook, output: &Output) -> Outcome {
     }
     let name = &wanted.name;
     let removal = format!("kubectl delete validatingwebhookconfiguration {name}");
-    output.line(format!(
-        "# In an emergency: {removal}\n{}",
-        yaml(&configuration)?.trim_end()
-    ))
+    output.line(format!("# In an emergency: {removal}\n{}", yaml(&configuration)?.trim_end()))
 }
 
 pub(super) fn configuration(wanted: &Webhook) -> Outcome<Value> {

@@ -83,9 +83,7 @@ fn wait(events: &mut Events<impl std::io::BufRead>, head: Option<u64>) -> Outcom
 
 fn print<L: List>(session: &Session, output: &Output, list: &L, changed: &[L::Item]) -> Outcome {
     if output.is_structured() {
-        return changed
-            .iter()
-            .try_for_each(|item| output.value(&to_json(item)?));
+        return changed.iter().try_for_each(|item| output.value(&to_json(item)?));
     }
     let names = || changed.iter().map(|item| list.name(item)).collect();
     let table = |wide| list.table(session, changed, wide);
@@ -101,19 +99,14 @@ fn bare<T: Item>(item: &T) -> T {
 
 /// The items that are new, or differ from before.
 pub(super) fn items<T: Item>(before: &[T], now: &[T]) -> Vec<T> {
-    let before: BTreeMap<_, _> = before
-        .iter()
-        .map(|item| (item.identity(), bare(item)))
-        .collect();
+    let before: BTreeMap<_, _> = before.iter().map(|item| (item.identity(), bare(item))).collect();
     let is_new = |item: &&T| before.get(&item.identity()) != Some(&bare(*item));
     now.iter().filter(is_new).cloned().collect()
 }
 
 fn gone<'a, T: Item>(before: &'a [T], now: &[T]) -> impl Iterator<Item = &'a T> {
     let now: BTreeSet<_> = now.iter().map(Item::identity).collect();
-    before
-        .iter()
-        .filter(move |item| !now.contains(&item.identity()))
+    before.iter().filter(move |item| !now.contains(&item.identity()))
 }
 
 #[cfg(test)]
@@ -146,10 +139,7 @@ mod tests {
                 {"hard": {}, "used": {}, "reserved": {}, "members": members}}))
         };
         let before = [group("a", 1), group("b", 1)];
-        assert_eq!(
-            items(&before, &[group("a", 1), group("b", 2)]),
-            [group("b", 2)]
-        );
+        assert_eq!(items(&before, &[group("a", 1), group("b", 2)]), [group("b", 2)]);
         assert_eq!(gone_of(&before, &[group("a", 1)]), [group("b", 1)]);
     }
 
@@ -168,15 +158,10 @@ mod tests {
     #[test]
     fn a_dead_letter_is_new_once() {
         let letter = |sequence: u64| -> DeadLetter {
-            read(
-                json!({"sequence": sequence, "time": "2026-11-20T10:00:00Z", "source": "s",
-                        "position": sequence, "reason": "odd", "payload": ""}),
-            )
+            read(json!({"sequence": sequence, "time": "2026-11-20T10:00:00Z", "source": "s",
+                        "position": sequence, "reason": "odd", "payload": ""}))
         };
         let before = [letter(2), letter(1)];
-        assert_eq!(
-            items(&before, &[letter(3), letter(2), letter(1)]),
-            [letter(3)]
-        );
+        assert_eq!(items(&before, &[letter(3), letter(2), letter(1)]), [letter(3)]);
     }
 }

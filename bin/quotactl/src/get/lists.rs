@@ -162,10 +162,7 @@ impl Groups<'_> {
         let mut found = groups.filter(|group| group["name"] == name);
         let group = found.next().cloned();
         group.ok_or_else(|| {
-            Failure::new(
-                Exit::NotFound,
-                format!("there was no group {name} at that time"),
-            )
+            Failure::new(Exit::NotFound, format!("there was no group {name} at that time"))
         })
     }
 }
@@ -291,10 +288,7 @@ impl List for Reservations {
         reservation: &Reservation<'static>,
     ) -> Outcome<Option<Reservation<'static>>> {
         let uid = reservation.reserved_by.uid.to_string();
-        match session
-            .client
-            .get(&reservation_address(&reservation.namespace, &uid))
-        {
+        match session.client.get(&reservation_address(&reservation.namespace, &uid)) {
             Ok(ended) => Ok(Some(ended.content)),
             Err(failure) if failure.exit == Exit::NotFound => Ok(None),
             Err(failure) => Err(failure),
@@ -368,8 +362,7 @@ impl List for UsageOf {
             let old = before.iter().find(|old| old.namespace == usage.namespace);
             let mut new = usage.clone();
             if let Some(old_usage) = old {
-                new.resources
-                    .retain(|sum| !old_usage.resources.contains(sum));
+                new.resources.retain(|sum| !old_usage.resources.contains(sum));
                 for quota in &mut new.quotas {
                     let old = old_usage.quotas.iter().filter(|old| old.name == quota.name);
                     let old: Vec<_> = old.flat_map(|old| &old.resources).collect();
@@ -379,8 +372,7 @@ impl List for UsageOf {
                         before != now || !old.contains(&limit)
                     });
                 }
-                new.room
-                    .retain(|resource, room| old_usage.room.get(resource) != Some(room));
+                new.room.retain(|resource, room| old_usage.room.get(resource) != Some(room));
             }
             new.quotas.retain(|quota| !quota.resources.is_empty());
             let is_shown = match usage.quotas.is_empty() && usage.room.is_empty() {
@@ -404,18 +396,14 @@ pub(crate) fn everywhere(
     // That of the first page: later namespaces may be missing.
     let mut as_of = None;
     let (mut lagging, mut pages) = (false, 0);
-    let address = when
-        .added_to(Address::of(["v1", "usage"]))
-        .with_some("labelSelector", selector);
-    session
-        .client
-        .walk(&address, |page: Page<NamespaceUsage>| {
-            as_of.get_or_insert(page.as_of);
-            lagging |= page.lagging;
-            pages += 1;
-            names.extend(page.items.into_iter().map(|usage| usage.namespace));
-            Ok(())
-        })?;
+    let address = when.added_to(Address::of(["v1", "usage"])).with_some("labelSelector", selector);
+    session.client.walk(&address, |page: Page<NamespaceUsage>| {
+        as_of.get_or_insert(page.as_of);
+        lagging |= page.lagging;
+        pages += 1;
+        names.extend(page.items.into_iter().map(|usage| usage.namespace));
+        Ok(())
+    })?;
     if pages > 1 && when.is_now() && selector.is_none() {
         // The pages have the fullest first: one that fills up in between is on none of them. Quotas are listed by name.
         let quotas = Address::of(["v1", "quotas"]);
@@ -457,9 +445,7 @@ impl List for NamespacesOf {
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         let address = Address::of(["v1", "usage"]);
         let address = address.with_some("labelSelector", self.selector.as_ref());
-        let mut answer = session
-            .client
-            .list_json(&self.when.added_to(address), None)?;
+        let mut answer = session.client.list_json(&self.when.added_to(address), None)?;
         if let Some(namespaces) = answer.get_mut("items").and_then(Value::as_array_mut) {
             namespaces.sort_by_cached_key(|it| it["namespace"].as_str().map(str::to_owned));
         }
@@ -484,9 +470,7 @@ impl List for NamespacesOf {
         };
         let labels = |it: &NamespaceUsage| {
             let labels = it.labels.iter();
-            let labels: Vec<_> = labels
-                .map(|(key, value)| format!("{key}={value}"))
-                .collect();
+            let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
             labels.join(",")
         };
         Table::of(
@@ -526,10 +510,7 @@ mod tests {
         let object = serde_json::from_value(object).unwrap();
         let text = objects_table(&[object], true, true).render(false);
         let words: Vec<_> = text.split_whitespace().collect();
-        assert_eq!(
-            words,
-            ["a", "pods", "web", "pods=1,requests.cpu=500m", "u1", "7"]
-        );
+        assert_eq!(words, ["a", "pods", "web", "pods=1,requests.cpu=500m", "u1", "7"]);
     }
 
     #[test]
@@ -542,22 +523,11 @@ mod tests {
             "createdTime": "2020-01-01T00:00:00Z", "expirationTime": "2020-01-01T00:00:30Z"});
         let all = [pending, ended].map(|value| serde_json::from_value(value).unwrap());
         let text = reservations_table(&all, false, true).render(false);
-        let lines: Vec<Vec<&str>> = text
-            .lines()
-            .map(|line| line.split_whitespace().collect())
-            .collect();
-        assert_eq!(
-            lines[0][..5],
-            ["u1", "Pod/web", "pods=1,requests.cpu=2", "pending", "0s"]
-        );
-        assert_eq!(
-            lines[0][6..],
-            ["2020-01-01T00:00:00Z", "2020-01-01T00:00:30Z"]
-        );
-        assert_eq!(
-            lines[1][..5],
-            ["u2", "<none>", "<none>", "released", "<none>"]
-        );
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0][..5], ["u1", "Pod/web", "pods=1,requests.cpu=2", "pending", "0s"]);
+        assert_eq!(lines[0][6..], ["2020-01-01T00:00:00Z", "2020-01-01T00:00:30Z"]);
+        assert_eq!(lines[1][..5], ["u2", "<none>", "<none>", "released", "<none>"]);
     }
 
     #[test]
@@ -574,11 +544,7 @@ mod tests {
                 "asOf": {"sequence": sequence, "time": "2026-11-20T10:00:00Z"}}))
             .unwrap()
         };
-        let list = UsageOf {
-            when: When::default(),
-            all: false,
-            selector: None,
-        };
+        let list = UsageOf { when: When::default(), all: false, selector: None };
         let changed = list.changes(&[usage("1", 1)], &[usage("2", 2)]);
         assert_eq!(
             serde_json::to_value(&changed[0].quotas).unwrap(),

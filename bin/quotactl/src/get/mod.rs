@@ -158,7 +158,5 @@ fn show<L: List>(
         list.note_empty(session);
     }
     let names = || items.iter().map(|item| list.name(item)).collect();
-    output.answer(&listing.json, names, |wide| {
-        list.table(session, items, wide)
-    })
+    output.answer(&listing.json, names, |wide| list.table(session, items, wide))
 }

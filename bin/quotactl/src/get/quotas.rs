@@ -29,12 +29,7 @@ pub(super) struct Quotas<'a>(pub(super) &'a Named);
 
 impl Item for Quota<'static> {
     fn identity(&self) -> String {
-        let Metadata {
-            namespace,
-            name,
-            uid,
-            ..
-        } = &self.metadata;
+        let Metadata { namespace, name, uid, .. } = &self.metadata;
         format!("{namespace}/{name}/{uid}")
     }
 
@@ -123,16 +118,8 @@ fn limits(quotas: &[Quota<'_>], wide: bool) -> Table {
 }
 
 fn fullest_limits(quotas: &[Quota<'_>], wide: bool) -> Table {
-    let mut titles = vec![
-        "NAMESPACE",
-        "NAME",
-        "FULLEST",
-        ">USE%",
-        "?>USED",
-        "?>RESERVED",
-        "?>HARD",
-        "AGE",
-    ];
+    let mut titles =
+        vec!["NAMESPACE", "NAME", "FULLEST", ">USE%", "?>USED", "?>RESERVED", "?>HARD", "AGE"];
     if wide {
         titles.extend(["REQUEST", "LIMIT", "SCOPES", "RESERVATIONS"]);
     }
@@ -148,11 +135,7 @@ fn fullest_limits(quotas: &[Quota<'_>], wide: bool) -> Table {
         let (share, limit) =
             limits.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
         let amount = |amount: Option<&Quantity>| amount.cloned().unwrap_or_default();
-        let amounts = [
-            limit.hard.clone(),
-            amount(limit.used),
-            amount(limit.reserved),
-        ];
+        let amounts = [limit.hard.clone(), amount(limit.used), amount(limit.reserved)];
         Some((limit.resource.to_owned(), amounts, share))
     };
     let found: Vec<_> = quotas.iter().map(fullest).collect();
@@ -172,12 +155,7 @@ fn fullest_limits(quotas: &[Quota<'_>], wide: bool) -> Table {
         row.push(age_of(quota, now));
         if wide {
             let [_, requests, limits, _] = cells(quota);
-            row.extend([
-                requests,
-                limits,
-                scopes(quota).join(","),
-                reservations(quota),
-            ]);
+            row.extend([requests, limits, scopes(quota).join(","), reservations(quota)]);
         }
         table.row(row);
     }
@@ -213,10 +191,7 @@ fn cells(quota: &Quota<'_>) -> [String; 4] {
 
 fn age_of(quota: &Quota<'_>, now: Timestamp) -> String {
     let created = quota.metadata.creation_timestamp;
-    created.map_or_else(
-        || "<unknown>".to_owned(),
-        |created| age::span(now.since(created)),
-    )
+    created.map_or_else(|| "<unknown>".to_owned(), |created| age::span(now.since(created)))
 }
 
 /// The number of its pending reservations.
@@ -267,10 +242,7 @@ mod tests {
             let text = table.render(true);
             let row = |line: &str| {
                 let cells = line.split("   ").map(str::trim);
-                cells
-                    .filter(|it| !it.is_empty())
-                    .map(str::to_owned)
-                    .collect()
+                cells.filter(|it| !it.is_empty()).map(str::to_owned).collect()
             };
             text.lines().map(row).collect()
         };
@@ -278,46 +250,18 @@ mod tests {
         let everywhere = cells(table(&quotas, true, false));
         assert_eq!(
             everywhere[0],
-            [
-                "NAMESPACE",
-                "NAME",
-                "FULLEST",
-                "USE%",
-                "USED",
-                "RESERVED",
-                "HARD",
-                "AGE"
-            ]
+            ["NAMESPACE", "NAME", "FULLEST", "USE%", "USED", "RESERVED", "HARD", "AGE"]
         );
-        assert_eq!(
-            everywhere[1][..7],
-            ["team-a", "q", "pods", "40%", "3", "1", "10"]
-        );
+        assert_eq!(everywhere[1][..7], ["team-a", "q", "pods", "40%", "3", "1", "10"]);
         let lines = cells(table(&quotas, false, true));
         assert_eq!(
             lines[0],
-            [
-                "NAME",
-                "REQUEST",
-                "LIMIT",
-                "RESERVED",
-                "AGE",
-                "SCOPES",
-                "RESERVATIONS"
-            ]
+            ["NAME", "REQUEST", "LIMIT", "RESERVED", "AGE", "SCOPES", "RESERVATIONS"]
         );
         assert_eq!(
             lines[1][..4],
-            [
-                "q",
-                "pods: 3/10, requests.cpu: 0.5/4",
-                "limits.cpu: 0/8",
-                "pods: 1"
-            ]
+            ["q", "pods: 3/10, requests.cpu: 0.5/4", "limits.cpu: 0/8", "pods: 1"]
         );
-        assert_eq!(
-            lines[1][5..],
-            ["PriorityClass In [high low],Terminating", "1"]
-        );
+        assert_eq!(lines[1][5..], ["PriorityClass In [high low],Terminating", "1"]);
     }
 }

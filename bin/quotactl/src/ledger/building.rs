@@ -48,11 +48,7 @@ impl Building {
             let failure = Failure::from(error).about(path.display());
             failure.hint("an interrupted run leaves such a directory: remove it")
         })?;
-        Ok(Self {
-            path,
-            directory: directory.to_path_buf(),
-            finished: false,
-        })
+        Ok(Self { path, directory: directory.to_path_buf(), finished: false })
     }
 
     /// The path of the directory under construction.
@@ -149,9 +145,7 @@ pub(super) fn hand_over(directory: &Path, places: &[&Path]) {
 
 /// The flags for opening directories. The owner may replace the content meanwhile, so no link is followed, and no path
 /// is looked up twice.
-const OPENED: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
+const OPENED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 fn give(directory: BorrowedFd<'_>, owner: (Uid, Gid)) -> rustix::io::Result<()> {
     let (user, group) = (Some(owner.0), Some(owner.1));

@@ -45,19 +45,14 @@ impl Claims {
         let key = std::fs::read_to_string(public_key);
         let key = key.map_err(|error| unusable(public_key, &error))?;
         let key: PublicKey = key.parse().map_err(|error| unusable(public_key, &error))?;
-        let mut claims = Self {
-            place: places.first().cloned(),
-            ..Self::default()
-        };
+        let mut claims = Self { place: places.first().cloned(), ..Self::default() };
         for place in places {
             for file in files(place)? {
                 claims.take(&file, &key)?;
             }
         }
         let signed = claims.series.iter();
-        claims.open = signed
-            .map(|signed| (signed.sequence, signed.hash))
-            .collect();
+        claims.open = signed.map(|signed| (signed.sequence, signed.hash)).collect();
         Ok(claims)
     }
 
@@ -127,9 +122,7 @@ impl Claims {
         }
         found.damages.append(&mut self.wrong);
         if self.proven > 0 {
-            found
-                .notes
-                .push(format!("the ledger extends {} checkpoints", self.proven));
+            found.notes.push(format!("the ledger extends {} checkpoints", self.proven));
         } else if found.damages.is_empty() && self.place.is_some() {
             let why = "none of the checkpoints is about the entries that are here".to_owned();
             self.refute(0, why);
@@ -145,8 +138,7 @@ impl Claims {
     }
 
     fn find(&mut self, file: &Path, sequence: Option<u64>, why: String) {
-        self.wrong
-            .push(Damage::new(file, why).at_sequence(sequence));
+        self.wrong.push(Damage::new(file, why).at_sequence(sequence));
     }
 }
 
@@ -215,23 +207,13 @@ pub(super) fn keygen(file: &Path, origin: &str, output: &Output) -> Outcome {
         _ = std::fs::remove_file(&public_file);
         return Err(unusable(file, &error));
     }
-    note(format!(
-        "wrote {} and {}",
-        file.display(),
-        public_file.display()
-    ));
+    note(format!("wrote {} and {}", file.display(), public_file.display()));
     output.line(public)
 }
 
 /// Runs a `checkpoint` command.
 pub(crate) fn verify_checkpoints(command: &Command, output: &Output) -> Outcome {
-    let Command::Verify {
-        files,
-        public_key,
-        ledger,
-        archive,
-        jobs,
-    } = command;
+    let Command::Verify { files, public_key, ledger, archive, jobs } = command;
     let claims = Claims::load(files, public_key)?;
     let (first, count) = (claims.signed().next(), claims.signed().len());
     let origin = first.map_or_else(String::new, |first| first.origin.clone());
@@ -240,10 +222,7 @@ pub(crate) fn verify_checkpoints(command: &Command, output: &Output) -> Outcome 
     let last = last.map_or(0, |last| last.sequence);
     let wrong = match ledger {
         Some(directory) => {
-            let place = LedgerPath {
-                data_dir: directory.clone(),
-                archive: archive.clone(),
-            };
+            let place = LedgerPath { data_dir: directory.clone(), archive: archive.clone() };
             super::check(&place, claims, jobs)?.damages
         }
         None => claims.into_wrong(),

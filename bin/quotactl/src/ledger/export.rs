@@ -80,10 +80,7 @@ pub(super) struct End {
 /// Writes the whole ledger to a file, or to standard output.
 pub(super) fn run(ledger: &Offline, file: &Path) -> Outcome {
     if file == Path::new("-") {
-        let mut text = Text {
-            out: BufWriter::new(io::stdout().lock()),
-            is_shown: true,
-        };
+        let mut text = Text { out: BufWriter::new(io::stdout().lock()), is_shown: true };
         return export(ledger, &mut text).and_then(|()| Ok(text.out.flush()?));
     }
     let about = |error: io::Error| Failure::from(error).about(file.display());
@@ -97,27 +94,16 @@ pub(super) fn run(ledger: &Offline, file: &Path) -> Outcome {
 }
 
 fn export_to(ledger: &Offline, file: File) -> Outcome {
-    let mut text = Text {
-        out: BufWriter::new(file),
-        is_shown: false,
-    };
+    let mut text = Text { out: BufWriter::new(file), is_shown: false };
     export(ledger, &mut text)?;
-    let file = text
-        .out
-        .into_inner()
-        .map_err(io::IntoInnerError::into_error)?;
+    let file = text.out.into_inner().map_err(io::IntoInnerError::into_error)?;
     Ok(file.sync_all()?)
 }
 
 fn export(ledger: &Offline, text: &mut Text<impl Write>) -> Outcome {
     let (first, last) = (ledger.first_sequence(), ledger.last_sequence());
     let progress = Progress::over("exporting", first, last);
-    let mut end = End {
-        batches: 0,
-        entries: 0,
-        last_sequence: 0,
-        hash: Hash::GENESIS.to_string(),
-    };
+    let mut end = End { batches: 0, entries: 0, last_sequence: 0, hash: Hash::GENESIS.to_string() };
     let mut begun = false;
     let mut batches = ledger.batches(first);
     while let Some(batch) = batches.next_batch() {
@@ -187,16 +173,10 @@ mod tests {
     fn a_terminal_shows_the_same_json_as_a_file_holds() {
         let line = "\u{9b}a\u{202e}";
         let texts = [false, true].map(|is_shown| {
-            let mut text = Text {
-                out: Vec::new(),
-                is_shown,
-            };
+            let mut text = Text { out: Vec::new(), is_shown };
             text.put(&line).unwrap();
             String::from_utf8(text.out).unwrap()
         });
-        assert_eq!(
-            texts,
-            [format!("\"{line}\"\n"), "\"\\u009ba\\u202e\"\n".to_owned()]
-        );
+        assert_eq!(texts, [format!("\"{line}\"\n"), "\"\\u009ba\\u202e\"\n".to_owned()]);
     }
 }

@@ -42,12 +42,8 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
     } else {
         Box::new(File::open(file).map_err(|error| Failure::from(error).about(file.display()))?)
     };
-    let end = import(
-        BufReader::new(source),
-        Arc::new(RealDisk),
-        building.path(),
-        Options::default(),
-    )?;
+    let end =
+        import(BufReader::new(source), Arc::new(RealDisk), building.path(), Options::default())?;
     building.hand_over();
     building.finish()?;
     if output.is_structured() {
@@ -82,20 +78,14 @@ fn import(
     options: Options,
 ) -> Outcome<End> {
     // The journal is filled step by step, in order.
-    let options = Options {
-        background: false,
-        ..options
-    };
+    let options = Options { background: false, ..options };
     let mut lines = Lines::new(input);
     let head: Head = lines.expect("the head")?;
     if head.format != FORMAT || head.version != VERSION {
         return Err(lines.wrong(format!("not a {FORMAT} of version {VERSION}")));
     }
     if head.first_sequence != 1 {
-        let why = format!(
-            "the ledger was exported from entry {} on",
-            head.first_sequence
-        );
+        let why = format!("the ledger was exported from entry {} on", head.first_sequence);
         return Err(Failure::general(why)
             .hint("only a whole ledger can be imported: export with --archive"));
     }
@@ -103,12 +93,7 @@ fn import(
         return Err(lines.wrong("there is no batch before the first entry"));
     }
     let (mut journal, _, _) = FileJournal::open(disk, directory, options).map_err(unread)?;
-    let mut end = End {
-        batches: 0,
-        entries: 0,
-        last_sequence: 0,
-        hash: Hash::GENESIS.to_string(),
-    };
+    let mut end = End { batches: 0, entries: 0, last_sequence: 0, hash: Hash::GENESIS.to_string() };
     let mut position = Durable::NOTHING;
     let mut group = 0;
     loop {
@@ -129,9 +114,7 @@ fn import(
         end.last_sequence = position.sequence;
         end.hash = position.hash.to_string();
         group += stored.batch.payload.len();
-        journal
-            .append(stored.batch)
-            .map_err(|error| lines.wrong(error.to_string()))?;
+        journal.append(stored.batch).map_err(|error| lines.wrong(error.to_string()))?;
         if group >= GROUP_BYTES {
             group = 0;
             journal.sync().map_err(unread)?;
@@ -154,11 +137,7 @@ struct Lines<R> {
 
 impl<R: BufRead> Lines<R> {
     const fn new(input: R) -> Self {
-        Self {
-            input,
-            number: 0,
-            text: Vec::new(),
-        }
+        Self { input, number: 0, text: Vec::new() }
     }
 
     fn expect<T: DeserializeOwned>(&mut self, what: &str) -> Outcome<T> {
@@ -184,10 +163,7 @@ impl<R: BufRead> Lines<R> {
     /// Reads the entries of a batch, and checks all fields of its line.
     fn batch(&mut self, line: BatchLine, position: &Durable) -> Outcome<StoredBatch> {
         let number = self.number;
-        let hash = |text: &str| {
-            text.parse::<Hash>()
-                .map_err(|error| self.wrong(error.to_string()))
-        };
+        let hash = |text: &str| text.parse::<Hash>().map_err(|error| self.wrong(error.to_string()));
         let (previous, hash) = (hash(&line.previous)?, hash(&line.hash)?);
         let payload = STANDARD
             .decode(&line.payload)

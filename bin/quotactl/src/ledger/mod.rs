@@ -41,17 +41,10 @@ use crate::{
 /// Runs a `ledger` command.
 pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
     match command {
-        Ledger::Verify {
-            place,
-            signed,
-            jobs,
-        } => verify::run(place, claims(signed)?, jobs, output),
-        Ledger::Restore {
-            backup,
-            data_dir,
-            signed,
-            jobs,
-        } => restore::run(backup, data_dir, claims(signed)?, jobs, output),
+        Ledger::Verify { place, signed, jobs } => verify::run(place, claims(signed)?, jobs, output),
+        Ledger::Restore { backup, data_dir, signed, jobs } => {
+            restore::run(backup, data_dir, claims(signed)?, jobs, output)
+        }
         Ledger::Repair { data_dir, from } => repair::run(data_dir, from.as_deref(), output),
         Ledger::Keygen { file, origin } => checkpoints::keygen(file, origin, output),
         Ledger::Replay { place, until } => replay::run(&open(place)?, output, *until),
@@ -75,12 +68,8 @@ fn claims(signed: &Signed) -> Outcome<Claims> {
 }
 
 fn open(place: &LedgerPath) -> Outcome<Offline> {
-    Offline::open(
-        Arc::new(RealDisk),
-        &place.data_dir,
-        place.archive.as_deref(),
-    )
-    .map_err(|error| unopened(error, &place.data_dir))
+    Offline::open(Arc::new(RealDisk), &place.data_dir, place.archive.as_deref())
+        .map_err(|error| unopened(error, &place.data_dir))
 }
 
 /// The failure for an error at opening.
@@ -209,9 +198,7 @@ fn decoded(first: u64, count: u32, payload: &[u8]) -> Outcome<Vec<Entry>> {
 fn dump(ledger: &Offline, namespace: Option<&str>, from: u64, to: u64) -> Outcome {
     let first = ledger.first_sequence();
     if from.max(1) < first {
-        note(format!(
-            "note: the entries before {first} were compacted away"
-        ));
+        note(format!("note: the entries before {first} were compacted away"));
     }
     let mut out = BufWriter::new(io::stdout().lock());
     let read = each_entry(ledger, from, to, |entry| {
@@ -244,10 +231,7 @@ mod tests {
             sequence: 1,
             time: Timestamp::EPOCH,
             actor: Actor::named("a\u{9b}b\u{202e}c"),
-            event: Event::QuotaDeleted {
-                namespace: "team\u{7f}".into(),
-                name: "q\u{9b}".into(),
-            },
+            event: Event::QuotaDeleted { namespace: "team\u{7f}".into(), name: "q\u{9b}".into() },
         };
         let mut out = Vec::new();
         print_entry(&mut out, &entry).unwrap();

@@ -42,17 +42,8 @@ fn print(repair: &Repair, output: &Output) -> Outcome {
         return output.line("no sealed epoch is damaged; `ledger verify` checks everything else");
     }
     repair.made.iter().try_for_each(|made| {
-        let Remade {
-            first_sequence,
-            last_sequence,
-            from,
-            aside,
-            ..
-        } = made;
-        let aside: Vec<_> = aside
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
+        let Remade { first_sequence, last_sequence, from, aside, .. } = made;
+        let aside: Vec<_> = aside.iter().map(|path| path.display().to_string()).collect();
         output.line(format!(
             "entries {first_sequence} to {last_sequence}: made again from {}; set aside: {}",
             from.display(),

@@ -93,11 +93,8 @@ pub(super) fn beginning(ledger: &Offline, first: u64, until: Until) -> Outcome<S
         false => format!("the entries before {first} were compacted away"),
     };
     let gone = || match is_damaged {
-        true => Failure::new(
-            Exit::Damaged,
-            format!("{why}, and there is no snapshot behind them"),
-        )
-        .hint(REPAIR),
+        true => Failure::new(Exit::Damaged, format!("{why}, and there is no snapshot behind them"))
+            .hint(REPAIR),
         false => Failure::general(&*why).hint("read compacted entries with --archive DIRECTORY"),
     };
     let Offline::Data(data) = ledger else {
@@ -117,10 +114,7 @@ pub(super) fn beginning(ledger: &Offline, first: u64, until: Until) -> Outcome<S
         .iter()
         .find(|info| info.position.sequence.saturating_add(1) >= first && reaches(&info.position));
     let info = usable.ok_or_else(gone)?;
-    note(format!(
-        "note: {why}; beginning with the snapshot of entry {}",
-        info.position.sequence
-    ));
+    note(format!("note: {why}; beginning with the snapshot of entry {}", info.position.sequence));
     replay::load(reader, info).map_err(unfolded)
 }
 
@@ -208,10 +202,7 @@ fn print(state: &State, output: &Output) -> Outcome {
             ))?;
             let usages = view.namespaces.iter();
             let usages: Vec<_> = usages.map(NamespaceFigures::from).collect();
-            let tables = [
-                usage_table(&usages, true, true),
-                pending(&view.reservations),
-            ];
+            let tables = [usage_table(&usages, true, true), pending(&view.reservations)];
             for table in tables.iter().filter(|table| !table.is_empty()) {
                 output.line("")?;
                 output.table(table)?;
@@ -235,10 +226,7 @@ fn view(state: &State) -> View<'_> {
             .flat_map(|namespace| state.pending(namespace))
             .map(Pending::from)
             .collect(),
-        namespaces: namespaces
-            .iter()
-            .map(|namespace| usage(state, namespace))
-            .collect(),
+        namespaces: namespaces.iter().map(|namespace| usage(state, namespace)).collect(),
     }
 }
 

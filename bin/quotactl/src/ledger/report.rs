@@ -64,9 +64,8 @@ pub(super) fn base(ledger: &Offline, period: Period) -> Outcome<State> {
     if let Offline::Data(data) = ledger {
         let reader = data.reader();
         let (snapshots, _) = reader.snapshots().list().map_err(unread)?;
-        let mut usable = snapshots
-            .iter()
-            .filter(|info| info.position.sequence.saturating_add(1) >= first);
+        let mut usable =
+            snapshots.iter().filter(|info| info.position.sequence.saturating_add(1) >= first);
         for info in usable.clone().rev() {
             let is_before = info.position.time < period.from;
             if is_before
@@ -83,9 +82,7 @@ pub(super) fn base(ledger: &Offline, period: Period) -> Outcome<State> {
     }
     let mut why = format!("the entries before {first} were compacted away");
     if let Some(since) = since {
-        let since = since
-            .whole_microseconds()
-            .plus(Span::from_nanoseconds(1000));
+        let since = since.whole_microseconds().plus(Span::from_nanoseconds(1000));
         why.push_str(&format!("; a period can begin at {since}"));
     }
     Err(Failure::general(why).hint("read compacted entries with --archive DIRECTORY"))

@@ -26,10 +26,7 @@ pub(super) fn run(
     output: &Output,
 ) -> Outcome {
     let building = Building::begin(data_dir)?;
-    let place = LedgerPath {
-        data_dir: backup.to_path_buf(),
-        archive: None,
-    };
+    let place = LedgerPath { data_dir: backup.to_path_buf(), archive: None };
     verify::refuse_damage(&verify::check(&place, claims, jobs)?)?;
     let made = copy(&place, building.path())?;
     building.hand_over();

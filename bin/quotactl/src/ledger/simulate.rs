@@ -75,10 +75,7 @@ pub(super) fn run(ledger: &Offline, output: &Output, scope: &Scope, args: &Simul
 
 fn subject(name: &quota_client::wire::LimitName) -> Subject {
     let is_quota = name.kind == LimitKind::ResourceQuota;
-    Subject {
-        namespace: name.namespace.clone().filter(|_| is_quota),
-        name: name.name.clone(),
-    }
+    Subject { namespace: name.namespace.clone().filter(|_| is_quota), name: name.name.clone() }
 }
 
 /// The failure for candidates that cannot be set.

@@ -58,11 +58,7 @@ struct Snapshot {
 
 impl From<SnapshotInfo> for Snapshot {
     fn from(info: SnapshotInfo) -> Self {
-        Self {
-            sequence: info.position.sequence,
-            time: info.position.time,
-            bytes: info.bytes,
-        }
+        Self { sequence: info.position.sequence, time: info.position.time, bytes: info.bytes }
     }
 }
 
@@ -161,16 +157,8 @@ fn table(figures: &Figures) -> Table {
     add("log bytes", files.wal_bytes.to_string());
     add("sealed epochs", files.sealed_epochs.to_string());
     add("epochs bytes", files.epochs_bytes.to_string());
-    for Snapshot {
-        sequence,
-        time,
-        bytes,
-    } in &files.snapshots
-    {
-        add(
-            &format!("snapshot {sequence}"),
-            format!("{bytes} bytes, {time}"),
-        );
+    for Snapshot { sequence, time, bytes } in &files.snapshots {
+        add(&format!("snapshot {sequence}"), format!("{bytes} bytes, {time}"));
     }
     add("archive bytes", files.archive_bytes.to_string());
     table

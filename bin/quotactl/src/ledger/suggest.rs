@@ -66,10 +66,7 @@ pub(super) fn run(ledger: &Offline, output: &Output, scope: &Scope, args: &Sugge
     reason = "the command line has it from 0 to 100"
 )]
 fn wish(args: &Suggest) -> Wish {
-    Wish {
-        percentile: (args.percentile * 100.0).round() as u16,
-        headroom: args.headroom,
-    }
+    Wish { percentile: (args.percentile * 100.0).round() as u16, headroom: args.headroom }
 }
 
 fn quota_manifest(state: &State, namespace: &str, name: &str) -> Option<Value> {
@@ -102,7 +99,5 @@ fn group_manifest(state: &State, name: &str) -> Option<Value> {
 /// The metadata of a record, as JSON.
 fn metadata(text: &str) -> Value {
     let metadata = serde_json::from_str(text).ok();
-    metadata
-        .filter(Value::is_object)
-        .unwrap_or_else(|| json!({}))
+    metadata.filter(Value::is_object).unwrap_or_else(|| json!({}))
 }

@@ -37,10 +37,7 @@ pub(super) fn run(place: &LedgerPath, claims: Claims, jobs: &Jobs, output: &Outp
 pub(crate) fn check(place: &LedgerPath, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
     let directory = &place.data_dir;
     let archive = place.archive.as_deref();
-    let bytes = Bytes {
-        progress: Progress::of_bytes("checking"),
-        claims: Mutex::new(claims),
-    };
+    let bytes = Bytes { progress: Progress::of_bytes("checking"), claims: Mutex::new(claims) };
     let disk = Arc::new(RealDisk);
     let mut found = quota_journal::verify(disk, directory, archive, jobs.get(), &bytes)
         .map_err(|error| unopened(error, directory))?;
@@ -66,11 +63,7 @@ pub(super) fn refuse_damage(found: &Verified) -> Outcome {
     if found.damages.iter().any(is_repairable) {
         note(format!("hint: {REPAIR}"));
     }
-    if found.damages.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::silent(Exit::Damaged))
-    }
+    if found.damages.is_empty() { Ok(()) } else { Err(Failure::silent(Exit::Damaged)) }
 }
 
 /// The observer of the check of the bytes.
@@ -104,11 +97,7 @@ fn wrong_states(ledger: &Offline, notes: &mut Vec<String>) -> Outcome<Vec<Damage
         note("note: a part of an archive cannot be replayed without the entries before it");
         return Ok(Vec::new());
     }
-    let mut folds = Folds::new(replay::beginning(
-        ledger,
-        ledger.first_sequence(),
-        Until::End,
-    )?);
+    let mut folds = Folds::new(replay::beginning(ledger, ledger.first_sequence(), Until::End)?);
     let mut damages = Vec::new();
     for info in ahead(ledger, folds.state())? {
         let until = Until::Sequence(info.position.sequence);
@@ -132,11 +121,7 @@ struct Folds {
 
 impl Folds {
     fn new(state: State) -> Self {
-        Self {
-            naive: Naive::beginning_with(&state),
-            decided: Decided::new(state),
-            wrong: None,
-        }
+        Self { naive: Naive::beginning_with(&state), decided: Decided::new(state), wrong: None }
     }
 
     fn state(&self) -> &State {
@@ -144,11 +129,7 @@ impl Folds {
     }
 
     fn advance(&mut self, ledger: &Offline, until: Until) -> Outcome {
-        let Self {
-            decided,
-            naive,
-            wrong,
-        } = self;
+        let Self { decided, naive, wrong } = self;
         let after = decided.state().head().sequence;
         let progress = Progress::over("replaying", after + 1, ledger.last_sequence());
         let mut batches = ledger.batches(after + 1);
@@ -199,9 +180,7 @@ fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Opt
         Err(fold::Error::Snapshot { source, .. }) => source.to_string(),
         Err(error) => return Err(unfolded(error)),
     };
-    Ok(Some(
-        Damage::new(&info.path, why).at_sequence(info.position.sequence),
-    ))
+    Ok(Some(Damage::new(&info.path, why).at_sequence(info.position.sequence)))
 }
 
 fn summary(found: &Verified) -> String {

@@ -58,18 +58,12 @@ impl Output {
 
     /// The same output for a continued table: the rows of all parts line up.
     pub(crate) fn continued(&self) -> Self {
-        Self {
-            columns: Some(Rc::default()),
-            ..self.clone()
-        }
+        Self { columns: Some(Rc::default()), ..self.clone() }
     }
 
     /// The same output without the names of columns.
     pub(crate) fn without_headers(&self) -> Self {
-        Self {
-            headers: false,
-            ..self.clone()
-        }
+        Self { headers: false, ..self.clone() }
     }
 
     /// Prints a line.
@@ -81,22 +75,14 @@ impl Output {
     /// Prints text that was made for programs.
     pub(crate) fn raw(&self, text: &str) -> Outcome {
         let mut stdout = io::stdout().lock();
-        written(
-            stdout
-                .write_all(text.as_bytes())
-                .and_then(|()| stdout.flush()),
-        )
+        written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
     }
 
     /// Prints a value as JSON or YAML.
     pub(crate) fn value(&self, value: &impl Serialize) -> Outcome {
         let text = match &self.format {
             Format::Yaml => {
-                let begin = if self.begun.replace(true) {
-                    "---\n"
-                } else {
-                    ""
-                };
+                let begin = if self.begun.replace(true) { "---\n" } else { "" };
                 format!("{begin}{}", yaml(value)?)
             }
             _ => pretty(value)?,
@@ -144,9 +130,7 @@ impl Output {
     ) -> Outcome {
         match self.format {
             Format::Json | Format::Yaml => self.value(answer),
-            Format::Name => names()
-                .iter()
-                .try_for_each(|name| self.line(one_line(name))),
+            Format::Name => names().iter().try_for_each(|name| self.line(one_line(name))),
             Format::Table => self.table(&table(false)),
             Format::Wide | Format::Csv => self.table(&table(true)),
         }
@@ -286,20 +270,12 @@ mod tests {
     fn what_misleads_is_escaped_and_stays_the_same_data() {
         let direction = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}";
         let invisible = "\u{ad}\u{200b}\u{200d}\u{2060}\u{feff}\u{e0041}";
-        for c in "\u{1b}"
-            .chars()
-            .chain(direction.chars())
-            .chain(invisible.chars())
-        {
+        for c in "\u{1b}".chars().chain(direction.chars()).chain(invisible.chars()) {
             let value = serde_json::json!({"name": format!("a{c}b"), "list": [c.to_string()]});
             let text = yaml(&value).unwrap();
             let shown = visible(&text, &['\n']);
             assert!(!shown.contains(c), "{shown}");
-            assert_eq!(
-                serde_saphyr::from_str::<Value>(&shown).unwrap(),
-                value,
-                "{shown}"
-            );
+            assert_eq!(serde_saphyr::from_str::<Value>(&shown).unwrap(), value, "{shown}");
         }
         assert!(!"aä ẞ漢🦀".contains(misleads));
     }

@@ -87,31 +87,19 @@ mod tests {
     use super::*;
 
     fn sorted(values: Value) -> Vec<Value> {
-        let items: Vec<_> = values
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|v| json!({"v": v}))
-            .collect();
+        let items: Vec<_> = values.as_array().unwrap().iter().map(|v| json!({"v": v})).collect();
         let mut answer = json!({ "items": items });
         answer["items"].as_array_mut().unwrap().push(json!({}));
         sort(&mut answer, &Path::parse(".v").unwrap()).unwrap();
         let items = answer["items"].as_array().unwrap();
         assert_eq!(items.last(), Some(&json!({})));
-        items
-            .iter()
-            .filter_map(|item| item.get("v").cloned())
-            .collect()
+        items.iter().filter_map(|item| item.get("v").cloned()).collect()
     }
 
     #[test]
     fn dots_in_keys_are_escaped() {
         let item = json!({"hard": {"requests.cpu": "4"}});
-        for path in [
-            r".hard.requests\.cpu",
-            r"{.hard.requests\.cpu}",
-            r"hard.requests\.cpu",
-        ] {
+        for path in [r".hard.requests\.cpu", r"{.hard.requests\.cpu}", r"hard.requests\.cpu"] {
             let found = Path::parse(path).unwrap().find(&item).cloned();
             assert_eq!(found, Some(json!("4")), "{path}");
         }
@@ -122,14 +110,8 @@ mod tests {
 
     #[test]
     fn amounts_are_ordered_as_amounts_and_names_as_names() {
-        assert_eq!(
-            sorted(json!(["10", "2", "500m", "1Ki"])),
-            ["500m", "2", "10", "1Ki"]
-        );
-        assert_eq!(
-            sorted(json!([10, 2.5, "3"])),
-            [json!(2.5), json!("3"), json!(10)]
-        );
+        assert_eq!(sorted(json!(["10", "2", "500m", "1Ki"])), ["500m", "2", "10", "1Ki"]);
+        assert_eq!(sorted(json!([10, 2.5, "3"])), [json!(2.5), json!("3"), json!(10)]);
         assert_eq!(sorted(json!(["b", "a10", "a"])), ["a", "a10", "b"]);
         assert_eq!(
             sorted(json!(["b", "7", "a", 1])),

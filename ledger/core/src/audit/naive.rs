@@ -130,10 +130,7 @@ impl Naive {
                 let key = key(namespace, &object.uid);
                 naive.objects.insert(&key, object);
             }
-            let claims = state
-                .pending(namespace)
-                .into_iter()
-                .chain(state.committed_in(namespace));
+            let claims = state.pending(namespace).into_iter().chain(state.committed_in(namespace));
             for view in claims {
                 let mut reservation = (*view.reservation).clone();
                 let claims = match view.committed {
@@ -170,23 +167,14 @@ impl Naive {
                 self.quotas.remove(&(namespace.clone(), name.clone()));
             }
             Event::ObjectObserved(object) | Event::ObjectReplaced(object) => self.observe(object),
-            Event::ObjectRefreshed {
-                uid,
-                namespace,
-                version,
-                ends_reservation,
-            } => {
+            Event::ObjectRefreshed { uid, namespace, version, ends_reservation } => {
                 let key = key(namespace, uid);
                 if let Some(object) = self.objects.get_mut(&key) {
                     object.version = *version;
                     self.see(&key, *version, *ends_reservation);
                 }
             }
-            Event::ObjectLapsed {
-                uid,
-                namespace,
-                footprint,
-            } => {
+            Event::ObjectLapsed { uid, namespace, footprint } => {
                 if let Some(object) = self.objects.get_mut(&key(namespace, uid)) {
                     object.footprint = footprint.clone();
                     object.lapse = None;
@@ -202,31 +190,18 @@ impl Naive {
                 self.bearers.remove(&key);
                 self.pending.insert(key, claim);
             }
-            Event::ReservationGrown {
-                uid,
-                namespace,
-                footprint,
-                expiration,
-            } => {
+            Event::ReservationGrown { uid, namespace, footprint, expiration } => {
                 if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
                     claim.reservation.footprint = footprint.clone();
                     claim.reservation.expiration = *expiration;
                 }
             }
-            Event::ReservationExtended {
-                uid,
-                namespace,
-                expiration,
-            } => {
+            Event::ReservationExtended { uid, namespace, expiration } => {
                 if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
                     claim.reservation.expiration = *expiration;
                 }
             }
-            Event::ReservationCommitted {
-                uid,
-                namespace,
-                resources,
-            } => {
+            Event::ReservationCommitted { uid, namespace, resources } => {
                 let key = key(namespace, uid);
                 if let Some(mut claim) = self.pending.remove(&key) {
                     claim.reservation.footprint.resources = resources.clone();
@@ -245,21 +220,13 @@ impl Naive {
             | Event::ReservationSuperseded { uid, namespace, .. } => {
                 self.pending.remove(&key(namespace, uid));
             }
-            Event::NameAwaited {
-                uid,
-                namespace,
-                bearer,
-            } => {
+            Event::NameAwaited { uid, namespace, bearer } => {
                 let key = key(namespace, uid);
                 if self.pending.contains_key(&key) {
                     self.bearers.insert(key, bearer.clone());
                 }
             }
-            Event::VersionAwaited {
-                uid,
-                namespace,
-                after_version,
-            } => {
+            Event::VersionAwaited { uid, namespace, after_version } => {
                 if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
                     claim.reservation.after_version = *after_version;
                 }
@@ -267,14 +234,8 @@ impl Naive {
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());
             }
-            Event::SourceReset {
-                source,
-                incarnation,
-            } => {
-                let cursor = Cursor {
-                    incarnation: incarnation.clone(),
-                    ..Cursor::default()
-                };
+            Event::SourceReset { source, incarnation } => {
+                let cursor = Cursor { incarnation: incarnation.clone(), ..Cursor::default() };
                 self.sources.insert(source.clone(), cursor);
             }
             Event::SourceGapped { source, last, .. } => {
@@ -295,8 +256,7 @@ impl Naive {
                 self.namespaces.insert(record.name.clone(), record.clone());
             }
             Event::NamespaceDeleted { name, uid, .. } => {
-                self.namespaces
-                    .retain(|other, existing| other != name || existing.uid != *uid);
+                self.namespaces.retain(|other, existing| other != name || existing.uid != *uid);
             }
             Event::LeaderChanged { .. }
             | Event::ObjectLabelsChanged { .. }
@@ -317,8 +277,7 @@ impl Naive {
         self.time = self.time.max(entry.time);
         self.groups.apply(entry, self.time);
         let groups = self.groups.records();
-        self.relists
-            .apply(entry, &self.objects, &self.namespaces, groups);
+        self.relists.apply(entry, &self.objects, &self.namespaces, groups);
         self.progress.apply(entry);
     }
 
@@ -386,12 +345,7 @@ impl Naive {
         let held = of_namespace.map(|((_, quota, resource), counted_in_all)| {
             let record = &self.quotas[&(namespace.clone(), quota.clone())];
             let own = own.of(|footprint| counted(record, footprint));
-            Held {
-                held: own.reserved(&resource),
-                counted: counted_in_all,
-                quota,
-                resource,
-            }
+            Held { held: own.reserved(&resource), counted: counted_in_all, quota, resource }
         });
         held.filter(|held| held.held.is_positive()).collect()
     }

@@ -56,19 +56,12 @@ pub fn decode_entries(
         if bool::take(&mut reader)? {
             actor = Some(Arc::new(Actor::take(&mut reader)?));
         }
-        let actor = actor
-            .clone()
-            .ok_or_else(|| DecodeError("the first entry has no actor".into()))?;
+        let actor =
+            actor.clone().ok_or_else(|| DecodeError("the first entry has no actor".into()))?;
         let event = Event::take(&mut reader)?;
-        let sequence = first
-            .checked_add(offset)
-            .ok_or_else(|| DecodeError("sequence out of range".into()))?;
-        entries.push(Entry {
-            sequence,
-            time,
-            actor,
-            event,
-        });
+        let sequence =
+            first.checked_add(offset).ok_or_else(|| DecodeError("sequence out of range".into()))?;
+        entries.push(Entry { sequence, time, actor, event });
     }
     reader.finish()?;
     Ok(entries)

@@ -58,9 +58,7 @@ impl Names {
     }
 
     fn is(&self, number: u32, name: &Name) -> bool {
-        self.list
-            .get(number as usize)
-            .is_some_and(|listed| listed.name == *name)
+        self.list.get(number as usize).is_some_and(|listed| listed.name == *name)
     }
 
     fn find(&self, name: &Name) -> Option<u32> {
@@ -77,10 +75,7 @@ impl Names {
         if self.list.is_empty() {
             self.list.reserve(FEW);
         }
-        self.list.push(Listed {
-            name: name.clone(),
-            follower: u32::MAX,
-        });
+        self.list.push(Listed { name: name.clone(), follower: u32::MAX });
         match self.list.len() {
             ..=FEW => {}
             MANY => (0..=number).for_each(|number| self.enter(number)),
@@ -90,12 +85,7 @@ impl Names {
     }
 
     fn enter(&mut self, number: u32) {
-        let Self {
-            list,
-            index,
-            hasher,
-            ..
-        } = self;
+        let Self { list, index, hasher, .. } = self;
         let hash = |number: &u32| hasher.hash_one(&list[*number as usize].name);
         index.insert_unique(hash(&number), number, hash);
     }

@@ -20,78 +20,18 @@ use quota_semantics::{
     uid::{Form, Uid},
 };
 
-record!(Actor {
-    principal,
-    user,
-    request_id,
-    traceparent,
-    reason
-});
-record!(QuotaRecord {
-    namespace,
-    name,
-    uid,
-    created,
-    spec,
-    metadata
-});
-record!(NamespaceRecord {
-    name,
-    uid,
-    version,
-    labels,
-    annotations
-});
-record!(GroupRecord {
-    name,
-    uid,
-    created,
-    spec,
-    metadata
-});
-record!(GroupSpec {
-    selector,
-    quota,
-    extensions
-});
-record!(Selector {
-    labels,
-    annotations
-});
-record!(LabelSelector {
-    match_labels,
-    match_expressions
-});
-record!(Requirement {
-    key,
-    operator,
-    values
-});
-record!(Extensions {
-    parent,
-    guaranteed,
-    objects,
-    each,
-    soft,
-    enforcement,
-    r#override
-});
+record!(Actor { principal, user, request_id, traceparent, reason });
+record!(QuotaRecord { namespace, name, uid, created, spec, metadata });
+record!(NamespaceRecord { name, uid, version, labels, annotations });
+record!(GroupRecord { name, uid, created, spec, metadata });
+record!(GroupSpec { selector, quota, extensions });
+record!(Selector { labels, annotations });
+record!(LabelSelector { match_labels, match_expressions });
+record!(Requirement { key, operator, values });
+record!(Extensions { parent, guaranteed, objects, each, soft, enforcement, r#override });
 record!(Override { hard, until });
-record!(Load {
-    used,
-    reserved,
-    set_aside
-});
-record!(Observed {
-    uid,
-    namespace,
-    resource,
-    name,
-    version,
-    footprint,
-    lapse,
-    ends_reservation
-});
+record!(Load { used, reserved, set_aside });
+record!(Observed { uid, namespace, resource, name, version, footprint, lapse, ends_reservation });
 record!(Reservation {
     uid,
     namespace,
@@ -105,76 +45,21 @@ record!(Reservation {
     after_version,
     request,
 });
-record!(Cursor {
-    incarnation,
-    position,
-    time,
-    checksum
-});
-record!(DeadLetter {
-    source,
-    position,
-    reason,
-    payload
-});
+record!(Cursor { incarnation, position, time, checksum });
+record!(DeadLetter { source, position, reason, payload });
 record!(Correction { object, was });
-record!(Ending {
-    uid,
-    namespace,
-    resource,
-    name,
-    footprint,
-    cause
-});
-record!(RelistScope {
-    resource,
-    namespace,
-    source
-});
-record!(RelistBegin {
-    scope,
-    id,
-    allow_empty
-});
+record!(Ending { uid, namespace, resource, name, footprint, cause });
+record!(RelistScope { resource, namespace, source });
+record!(RelistBegin { scope, id, allow_empty });
 record!(RelistClose { scope, version });
-record!(RelistEnd {
-    scope,
-    began,
-    outcome,
-    listed,
-    ended
-});
-record!(Watermarks {
-    source,
-    cluster_uid,
-    instance,
-    resources
-});
-record!(Watermark {
-    resource,
-    watermark,
-    version,
-    is_absent,
-    failing
-});
+record!(RelistEnd { scope, began, outcome, listed, ended });
+record!(Watermarks { source, cluster_uid, instance, resources });
+record!(Watermark { resource, watermark, version, is_absent, failing });
 record!(Footprint { resources, labels, traits } without { payer });
-record!(PodTraits {
-    best_effort,
-    terminating,
-    priority_class,
-    cross_namespace_affinity
-});
-record!(Spec {
-    hard,
-    scopes,
-    selector
-});
+record!(PodTraits { best_effort, terminating, priority_class, cross_namespace_affinity });
+record!(Spec { hard, scopes, selector });
 record!(ScopeSelector { match_expressions });
-record!(ScopeExpression {
-    scope_name,
-    operator,
-    values
-});
+record!(ScopeExpression { scope_name, operator, values });
 
 variants!(Traits {
     0 => Plain,
@@ -290,11 +175,7 @@ impl Wire for Quantity {
             }
         }
         self.format().put(writer);
-        debug_assert_eq!(
-            self.spelling(),
-            None,
-            "the ledger holds canonical quantities"
-        );
+        debug_assert_eq!(self.spelling(), None, "the ledger holds canonical quantities");
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match u8::take(reader)? {
@@ -302,10 +183,7 @@ impl Wire for Quantity {
                 let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
                 Ok(Self::from_scaled(digits, power, Wire::take(reader)?))
             }
-            NANOS => Ok(Self::from_nanos_bytes(
-                &Vec::take(reader)?,
-                Wire::take(reader)?,
-            )),
+            NANOS => Ok(Self::from_nanos_bytes(&Vec::take(reader)?, Wire::take(reader)?)),
             tag => Err(DecodeError(format!("Mantissa: no variant {tag}"))),
         }
     }

@@ -61,18 +61,12 @@ impl Writer {
     /// A writer for output that is never decoded, such as the input of a digest: names are written in full, without a
     /// table.
     pub(crate) fn spelling() -> Self {
-        Self {
-            names: None,
-            ..Self::default()
-        }
+        Self { names: None, ..Self::default() }
     }
 
     /// A writer with an initial capacity of the body in bytes.
     pub(crate) fn with_room(bytes: usize) -> Self {
-        Self {
-            names: Some(Names::default()),
-            body: Vec::with_capacity(bytes),
-        }
+        Self { names: Some(Names::default()), body: Vec::with_capacity(bytes) }
     }
 
     fn plain<T: bincode::Encode>(&mut self, value: T) {
@@ -150,10 +144,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Self {
-            names: Vec::new(),
-            rest: bytes,
-        };
+        let mut reader = Self { names: Vec::new(), rest: bytes };
         let count = u32::take(&mut reader)?;
         if count > NAMES_MAX {
             return Err(DecodeError(format!("{count} names in one piece")));
@@ -202,10 +193,7 @@ impl<'a> Reader<'a> {
         let count = u64::take(self)?;
         match usize::try_from(count) {
             Ok(count) if count <= self.rest.len() => Ok(count),
-            _ => Err(DecodeError(format!(
-                "{count} items claimed, {} bytes left",
-                self.rest.len()
-            ))),
+            _ => Err(DecodeError(format!("{count} items claimed, {} bytes left", self.rest.len()))),
         }
     }
 
@@ -304,11 +292,8 @@ impl Wire for Name {
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let number = u32::take(reader)?;
-        let name = usize::try_from(number)
-            .ok()
-            .and_then(|index| reader.names.get(index));
-        name.cloned()
-            .ok_or_else(|| DecodeError(format!("no name {number}")))
+        let name = usize::try_from(number).ok().and_then(|index| reader.names.get(index));
+        name.cloned().ok_or_else(|| DecodeError(format!("no name {number}")))
     }
 }
 
@@ -399,8 +384,6 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
         }
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        (0..reader.count()?)
-            .map(|_| Ok((K::take(reader)?, V::take(reader)?)))
-            .collect()
+        (0..reader.count()?).map(|_| Ok((K::take(reader)?, V::take(reader)?))).collect()
     }
 }

@@ -102,20 +102,15 @@ fn consider(
         Measure::Scaled { replicas } => match scaled(state, request, *replicas)? {
             Some(footprint) => Some(footprint),
             None => {
-                return Ok(Admitted {
-                    unmeasured: true,
-                    ..Admitted::default()
-                });
+                return Ok(Admitted { unmeasured: true, ..Admitted::default() });
             }
         },
     };
     match footprint {
         None => decide(state, now, by, request, review.holds, policy),
         Some(footprint) => {
-            let request = FingerprintedRequest::from(Request {
-                footprint,
-                ..Request::clone(request)
-            });
+            let request =
+                FingerprintedRequest::from(Request { footprint, ..Request::clone(request) });
             decide(state, now, by, &request, review.holds, policy)
         }
     }
@@ -311,11 +306,8 @@ fn grow_unseen(
     if !needs_room {
         footprint.resources.retain(grows);
     }
-    let request = FingerprintedRequest::from(Request {
-        footprint,
-        before: None,
-        ..Request::clone(request)
-    });
+    let request =
+        FingerprintedRequest::from(Request { footprint, before: None, ..Request::clone(request) });
     let case = Case::of(state, by, &request, Overlay::default());
     if !needs_room && case.pending.is_none() {
         return Ok(Admitted::default());
@@ -329,9 +321,8 @@ fn grow_unseen(
 fn scaled(state: &State, request: &Request, replicas: u64) -> Result<Option<Footprint>, Refusal> {
     let observed = state.object(&request.namespace, &request.uid);
     let is_current = |object: &ObjectView| object.version >= request.basis.version();
-    let observed = observed.filter(is_current).ok_or(Refusal::NotObserved {
-        uid: request.uid.clone(),
-    })?;
+    let observed =
+        observed.filter(is_current).ok_or(Refusal::NotObserved { uid: request.uid.clone() })?;
     Ok(observed.footprint.scaled(replicas))
 }
 

@@ -23,9 +23,7 @@ use quota_semantics::{
 /// undone is recorded, since it changes `generation`, so that a late event about it does not count.
 pub(super) fn observe(state: &State, seen: &GroupRecord, max_depth: usize) -> Vec<Event> {
     let version = seen.adopted_version().unwrap_or(0);
-    let recorded = state
-        .adopted_group(&seen.name)
-        .map(|(recorded, _)| recorded);
+    let recorded = state.adopted_group(&seen.name).map(|(recorded, _)| recorded);
     let is_old = recorded.is_some_and(|recorded| {
         let shown = recorded.adopted_version().unwrap_or(0);
         version != 0 && version <= shown
@@ -61,9 +59,7 @@ fn set(state: &State, record: GroupRecord, max_depth: usize) -> Vec<Event> {
         Some(orphan)
     });
     let records = orphaned.chain([record.clone()]);
-    records
-        .map(|record| Event::GroupSet(Arc::new(record)))
-        .collect()
+    records.map(|record| Event::GroupSet(Arc::new(record))).collect()
 }
 
 /// Ends a deleted group. Returns nothing if the deletion is recorded already. Groups have no namespace.
@@ -73,10 +69,7 @@ pub(super) fn end(state: &State, name: &Name, uid: &Uid) -> Vec<Event> {
     if !is_recorded && state.is_deleted("", uid) {
         return Vec::new();
     }
-    let deleted = Event::ObjectDeleted {
-        uid: uid.clone(),
-        namespace: Name::default(),
-    };
+    let deleted = Event::ObjectDeleted { uid: uid.clone(), namespace: Name::default() };
     let limits = is_recorded.then(|| Event::GroupDeleted { name: name.clone() });
     [deleted].into_iter().chain(limits).collect()
 }
@@ -92,10 +85,7 @@ pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> Vec<Event> {
         cause: Cause::Relist { began },
     };
     let name = record.name.clone();
-    vec![
-        Event::ObjectEnded(Box::new(ending)),
-        Event::GroupDeleted { name },
-    ]
+    vec![Event::ObjectEnded(Box::new(ending)), Event::GroupDeleted { name }]
 }
 
 fn is_equivalent(recorded: &GroupRecord, seen: &GroupRecord) -> bool {
@@ -103,10 +93,7 @@ fn is_equivalent(recorded: &GroupRecord, seen: &GroupRecord) -> bool {
     metadata_is_the_same
         && super::group::same(
             recorded,
-            &GroupRecord {
-                metadata: recorded.metadata.clone(),
-                ..seen.clone()
-            },
+            &GroupRecord { metadata: recorded.metadata.clone(), ..seen.clone() },
         )
 }
 
@@ -117,16 +104,8 @@ fn as_it_fits(state: &State, seen: &GroupRecord, max_depth: usize) -> GroupRecor
     loop {
         let spec = &record.spec;
         let mut errors = validate_extensions(spec);
-        errors.extend(check_object_labels(
-            spec.extensions.objects.as_ref(),
-            state.object_labels(),
-        ));
-        errors.extend(tree::validate(
-            state.forest(),
-            &record.name,
-            spec,
-            max_depth,
-        ));
+        errors.extend(check_object_labels(spec.extensions.objects.as_ref(), state.object_labels()));
+        errors.extend(tree::validate(state.forest(), &record.name, spec, max_depth));
         if !record.spec.extensions.drop_wrong(&errors) {
             return record;
         }

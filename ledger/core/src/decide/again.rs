@@ -81,12 +81,7 @@ impl PastRequest {
             Event::ReservationGranted(reservation) => {
                 (&**reservation, &reservation.footprint, false)
             }
-            Event::ReservationGrown {
-                uid,
-                namespace,
-                footprint,
-                ..
-            } => {
+            Event::ReservationGrown { uid, namespace, footprint, .. } => {
                 let pending = state.pending_of(namespace, uid)?;
                 (&*pending.reservation, footprint, true)
             }
@@ -104,12 +99,7 @@ impl PastRequest {
 
     /// A request that was denied: for these amounts of an object without traits.
     pub(crate) fn denied(request: Request, by: &Name) -> Self {
-        Self {
-            request: request.into(),
-            by: requester(by),
-            bearer: None,
-            may_be_status: false,
-        }
+        Self { request: request.into(), by: requester(by), bearer: None, may_be_status: false }
     }
 
     /// The object: its namespace and uid.
@@ -207,10 +197,7 @@ impl PastRequest {
             Case::taking_the_place_of(state, &self.by, request, Vec::new(), Overlay::default());
         let bearer = self.bearer.as_ref().and_then(|bearer| {
             let footprint = state.footprint_in(&self.request.namespace, bearer)?;
-            Some(NameBearer {
-                bearer: bearer.clone(),
-                footprint,
-            })
+            Some(NameBearer { bearer: bearer.clone(), footprint })
         });
         match bearer.filter(|_| case.before.is_none()) {
             Some(bearer) => case.beside(bearer),
@@ -238,12 +225,7 @@ pub(crate) fn refused_by(cause: &Cause) -> Option<(LimitKind, &Name)> {
 
 /// The object that bore the name of a new one when its reservation was granted: the next entry names it.
 fn bearer(reservation: &Reservation, next: Option<&Event>, state: &State) -> Option<Uid> {
-    let Some(Event::NameAwaited {
-        uid,
-        namespace,
-        bearer,
-    }) = next
-    else {
+    let Some(Event::NameAwaited { uid, namespace, bearer }) = next else {
         return None;
     };
     let is_about = *uid == reservation.uid && *namespace == reservation.namespace;
@@ -276,10 +258,7 @@ fn request(reservation: &Reservation, footprint: &Footprint) -> Request {
 
 /// Whoever was granted a reservation had the right to it.
 fn requester(principal: &Name) -> Requester {
-    Requester {
-        is_admin: true,
-        ..Requester::holder(principal.clone())
-    }
+    Requester { is_admin: true, ..Requester::holder(principal.clone()) }
 }
 
 /// Settings by which nothing is refused that the limits of the ledger allow.

@@ -134,11 +134,9 @@ impl Bounds {
         let requested = counted + new.len();
         match requested <= most {
             true => Ok(()),
-            false => within(
-                "limits.resources_per_namespace",
-                requested,
-                self.resources_per_namespace,
-            ),
+            false => {
+                within("limits.resources_per_namespace", requested, self.resources_per_namespace)
+            }
         }
     }
 
@@ -201,11 +199,7 @@ impl Bounds {
             return Ok(());
         }
         let quotas = state.quota_count_in(&change.namespace) + 1;
-        within(
-            "limits.quotas_per_namespace",
-            quotas,
-            self.quotas_per_namespace,
-        )
+        within("limits.quotas_per_namespace", quotas, self.quotas_per_namespace)
     }
 
     /// Checks whether a reservation made at `created` may be held until `expiration`.
@@ -233,10 +227,6 @@ impl Bounds {
 const fn within(limit: &'static str, requested: usize, most: usize) -> Result<(), Refusal> {
     match requested <= most {
         true => Ok(()),
-        false => Err(Refusal::LimitReached {
-            limit,
-            requested,
-            most,
-        }),
+        false => Err(Refusal::LimitReached { limit, requested, most }),
     }
 }

@@ -312,9 +312,7 @@ impl<'a> Case<'a> {
 
     /// Whether an amount of the request does not count yet, so that a reservation has to hold it.
     pub(super) fn relies_on_pending(&self, limits: &[Counted<'_>]) -> bool {
-        let Request {
-            footprint, before, ..
-        } = &**self.request;
+        let Request { footprint, before, .. } = &**self.request;
         limits.iter().any(|limit| {
             limit.is_taken_by(footprint, self.observed)
                 || limit.is_taken_by(footprint, before.as_ref())
@@ -335,10 +333,7 @@ impl<'a> Case<'a> {
     /// Refuses to move an object to other quotas or groups while an earlier version of it is held and not observed: either
     /// version may be the stored one, and a reservation has the traits and labels of one only.
     fn refuse_move(&self, state: &State) -> Result<(), Refusal> {
-        let Some(Reservation {
-            footprint: held, ..
-        }) = self.pending
-        else {
+        let Some(Reservation { footprint: held, .. }) = self.pending else {
             return Ok(());
         };
         if held.is_like(&self.target) {
@@ -445,10 +440,7 @@ fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal
     if pending < limit {
         return Ok(());
     }
-    Err(Refusal::TooManyPending {
-        limit: key,
-        pending,
-    })
+    Err(Refusal::TooManyPending { limit: key, pending })
 }
 
 /// Pending reservations for the same name by other uids.

@@ -33,9 +33,7 @@ pub(super) fn relieved(
     };
     let is_charged = |footprint: &Footprint| matches!(footprint.traits, Traits::Template { .. });
     let pays = *payer != *uid
-        && (state
-            .footprint_in(namespace, &payer)
-            .is_some_and(is_charged)
+        && (state.footprint_in(namespace, &payer).is_some_and(is_charged)
             || held().is_some_and(is_charged));
     let itself = pays.then(|| footprint.itself()).flatten();
     itself.unwrap_or(footprint)
@@ -57,20 +55,12 @@ pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>
     if is_charging(state, kinds) {
         return Vec::new();
     }
-    let changed = Event::WorkloadsCharged {
-        kinds: kinds.iter().cloned().collect(),
-    };
-    let cut_off = state
-        .relists()
-        .filter(|relist| Some(&relist.scope.source) == source);
+    let changed = Event::WorkloadsCharged { kinds: kinds.iter().cloned().collect() };
+    let cut_off = state.relists().filter(|relist| Some(&relist.scope.source) == source);
     let counted = kinds.iter().cloned().chain([Name::from("pods")]);
-    let anew: BTreeSet<Name> = counted
-        .chain(cut_off.map(|relist| relist.scope.resource))
-        .collect();
+    let anew: BTreeSet<Name> = counted.chain(cut_off.map(|relist| relist.scope.resource)).collect();
     let resets = listed_anew(state, anew.into_iter(), source);
-    let ended = state
-        .relists()
-        .map(|relist| over(&relist, RelistOutcome::Incomplete));
+    let ended = state.relists().map(|relist| over(&relist, RelistOutcome::Incomplete));
     ended.chain([changed]).chain(resets).collect()
 }
 
@@ -94,14 +84,10 @@ pub fn set_object_labels(
         let error = FieldError::forbidden("groups.object_labels", detail);
         return Err(Refusal::Invalid(vec![error]));
     }
-    let changed = Event::ObjectLabelsChanged {
-        keys: keys.iter().cloned().collect(),
-    };
+    let changed = Event::ObjectLabelsChanged { keys: keys.iter().cloned().collect() };
     let is_more = !keys.is_subset(state.object_labels());
     let source = source.filter(|_| is_more);
-    let under_way = state
-        .relists()
-        .filter(|relist| Some(&relist.scope.source) == source);
+    let under_way = state.relists().filter(|relist| Some(&relist.scope.source) == source);
     let cut_off = under_way.map(|relist| over(&relist, RelistOutcome::Incomplete));
     let resets = listed_anew(state, state.resources_of_objects(), source);
     Ok([changed].into_iter().chain(cut_off).chain(resets).collect())
@@ -115,14 +101,11 @@ fn listed_anew<'a>(
 ) -> impl Iterator<Item = Event> + 'a {
     let source = source.filter(|_| state.object_count() > 0);
     let kinds = source.map(|source| kinds.map(move |kind| (kind, source)));
-    let scopes = kinds
-        .into_iter()
-        .flatten()
-        .map(|(resource, source)| RelistScope {
-            resource,
-            namespace: None,
-            source: source.clone(),
-        });
+    let scopes = kinds.into_iter().flatten().map(|(resource, source)| RelistScope {
+        resource,
+        namespace: None,
+        source: source.clone(),
+    });
     let resets = state.version_resets();
     let room = RELISTS_MAX.saturating_sub(resets.len());
     let added = scopes.filter(|scope| !resets.contains(scope)).take(room);

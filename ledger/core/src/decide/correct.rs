@@ -41,10 +41,7 @@ pub struct ComparedRecord {
 
 impl From<&ObjectView> for ComparedRecord {
     fn from(recorded: &ObjectView) -> Self {
-        Self {
-            entry: recorded.entry,
-            version: recorded.version,
-        }
+        Self { entry: recorded.entry, version: recorded.version }
     }
 }
 
@@ -146,20 +143,11 @@ fn limits_are_as_listed(state: &State, listed: &Observed, quota: Option<&Adopted
 #[must_use]
 pub fn repair(state: &State, repair: &Repair, now: Timestamp) -> Repaired {
     match repair {
-        Repair::Set {
-            object,
-            quota,
-            seen,
-            quota_seen,
-        } => {
+        Repair::Set { object, quota, seen, quota_seen } => {
             let listed = (&**object, quota.as_deref());
             set(state, listed, *seen, *quota_seen, now)
         }
-        Repair::End {
-            namespace,
-            uid,
-            seen,
-        } => match find(state, namespace.as_deref(), uid) {
+        Repair::End { namespace, uid, seen } => match find(state, namespace.as_deref(), uid) {
             None => Repaired::Right,
             Some(recorded) if ComparedRecord::from(&recorded) != *seen => Repaired::Changed,
             Some(recorded) => Repaired::Done(end(state, recorded, Cause::Drift)),
@@ -199,17 +187,13 @@ fn set(
         return Repaired::Changed;
     }
     let ends_reservation = ends_reservation(state, listed);
-    let was = recorded
-        .as_ref()
-        .map(|recorded| Footprint::clone(&recorded.footprint));
+    let was = recorded.as_ref().map(|recorded| Footprint::clone(&recorded.footprint));
     let before = recorded.as_ref().map(|recorded| &*recorded.footprint);
     let correction = Correction {
         object: Observed {
             ends_reservation,
             footprint: as_before(state, listed, listed.footprint.clone(), before),
-            version: listed
-                .version
-                .max(recorded.map_or(0, |recorded| recorded.version)),
+            version: listed.version.max(recorded.map_or(0, |recorded| recorded.version)),
             ..listed.clone()
         },
         was,

@@ -26,10 +26,7 @@ pub struct Consumed<'a> {
 
 impl From<Timestamp> for Consumed<'_> {
     fn from(watermark: Timestamp) -> Self {
-        Self {
-            watermark,
-            publisher: None,
-        }
+        Self { watermark, publisher: None }
     }
 }
 

@@ -48,11 +48,7 @@ pub(super) fn checked_quotas(
         if shown > shown_max && !quotas.is_empty() {
             break;
         }
-        quotas.push(CheckedQuota {
-            name: limit.name().clone(),
-            kind: limit.kind(),
-            resources,
-        });
+        quotas.push(CheckedQuota { name: limit.name().clone(), kind: limit.kind(), resources });
     }
     let omitted = limits.len() - quotas.len();
     (quotas, omitted)
@@ -121,13 +117,7 @@ fn exceeded<'a>(
     limits: &'a [Counted<'a>],
     denial: &'a Denial,
 ) -> Option<(&'a Counted<'a>, &'a ResourceList)> {
-    let Denial::ExceedsHard {
-        quota,
-        requested,
-        used,
-        limited,
-    } = denial
-    else {
+    let Denial::ExceedsHard { quota, requested, used, limited } = denial else {
         return None;
     };
     // A group may have the same name as a quota.
@@ -135,9 +125,7 @@ fn exceeded<'a>(
         let mut names = used.iter();
         limit.name() == quota
             && names.all(|(name, used)| limit.counted(name).as_ref() == Some(used))
-            && limited
-                .iter()
-                .all(|(name, hard)| limit.hard().get(name) == Some(hard))
+            && limited.iter().all(|(name, hard)| limit.hard().get(name) == Some(hard))
     };
     let limit = limits.iter().find(is_it)?;
     Some((limit, requested))
@@ -152,10 +140,8 @@ fn reserved(
     requested: &ResourceList,
     search_max: usize,
 ) -> Option<String> {
-    let reserved: ResourceList = requested
-        .names()
-        .map(|name| (name.clone(), limit.reserved(name)))
-        .collect();
+    let reserved: ResourceList =
+        requested.names().map(|name| (name.clone(), limit.reserved(name))).collect();
     let reserved = reserved.without_zeros();
     if reserved.is_empty() {
         return None;
@@ -174,30 +160,17 @@ fn reserved(
     let Some(next) = holders.iter().min() else {
         return Some(sum.to_string());
     };
-    let noun = if holders.len() == 1 {
-        "reservation"
-    } else {
-        "reservations"
-    };
-    let seconds = next
-        .since(now)
-        .nanoseconds()
-        .max(0)
-        .saturating_add(999_999_999)
-        / 1_000_000_000;
-    Some(format!(
-        "{sum} by {} pending {noun}, next expires in {seconds}s",
-        holders.len(),
-    ))
+    let noun = if holders.len() == 1 { "reservation" } else { "reservations" };
+    let seconds = next.since(now).nanoseconds().max(0).saturating_add(999_999_999) / 1_000_000_000;
+    Some(format!("{sum} by {} pending {noun}, next expires in {seconds}s", holders.len(),))
 }
 
 /// The part of the message about a group. Of other namespaces it gives only the number.
 fn about_group(request: &Request, limit: &Counted<'_>, requested: &ResourceList) -> String {
     let of = |amount: &dyn Fn(&Name) -> Option<Quantity>| {
         let amounts = requested.names();
-        let amounts: ResourceList = amounts
-            .filter_map(|name| Some((name.clone(), amount(name)?)))
-            .collect();
+        let amounts: ResourceList =
+            amounts.filter_map(|name| Some((name.clone(), amount(name)?))).collect();
         amounts
     };
     let mut detail = String::new();

@@ -32,11 +32,7 @@ pub struct GroupBounds {
 
 impl Default for GroupBounds {
     fn default() -> Self {
-        Self {
-            max: 10_000,
-            max_depth: 8,
-            per_namespace: 64,
-        }
+        Self { max: 10_000, max_depth: 8, per_namespace: 64 }
     }
 }
 
@@ -117,11 +113,7 @@ fn check_bounds(
 ) -> Result<(), Refusal> {
     let requested = state.group_count() + 1;
     if is_new && requested > bounds.max {
-        return Err(Refusal::LimitReached {
-            limit: "groups.max",
-            requested,
-            most: bounds.max,
-        });
+        return Err(Refusal::LimitReached { limit: "groups.max", requested, most: bounds.max });
     }
     match state.crowded(&record.name, &record.spec, bounds.per_namespace) {
         Some((_, requested)) => Err(Refusal::LimitReached {
@@ -141,11 +133,7 @@ pub(super) fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
 fn lists(record: &GroupRecord) -> impl Iterator<Item = &ResourceList> {
     let extensions = &record.spec.extensions;
     let overridden = extensions.r#override.as_ref().map(|limits| &limits.hard);
-    let lists = [
-        &record.spec.quota.hard,
-        &extensions.guaranteed,
-        &extensions.soft,
-    ];
+    let lists = [&record.spec.quota.hard, &extensions.guaranteed, &extensions.soft];
     lists.into_iter().chain(overridden)
 }
 

@@ -50,9 +50,7 @@ pub fn extend(
         return Err(ended(end, view));
     }
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
-        return Err(Refusal::InvalidTtl {
-            max: policy.max_ttl,
-        });
+        return Err(Refusal::InvalidTtl { max: policy.max_ttl });
     }
     let expiration = now.plus(ttl);
     if expiration <= view.reservation.expiration {
@@ -145,10 +143,7 @@ pub fn release(
     match tracked.end() {
         Some((End::Observed | End::Committed, _)) => {
             let view = state.reservation(&namespace, &uid);
-            Err(view.map_or_else(
-                || unknown(&uid),
-                |view| Refusal::AlreadyObserved(Box::new(view)),
-            ))
+            Err(view.map_or_else(|| unknown(&uid), |view| Refusal::AlreadyObserved(Box::new(view))))
         }
         _ => Ok(Vec::new()),
     }
@@ -180,8 +175,6 @@ pub fn revocable(state: &State, events: &[Event], namespace: &Name, uid: &Uid) -
 #[must_use]
 pub fn fail(state: &State, namespace: &Name, uid: &Uid, entry: Sequence) -> Option<Event> {
     let revocable = revocable(state, &[], namespace, uid)?;
-    (revocable == entry).then(|| Event::ReservationReleased {
-        uid: uid.clone(),
-        namespace: namespace.clone(),
-    })
+    (revocable == entry)
+        .then(|| Event::ReservationReleased { uid: uid.clone(), namespace: namespace.clone() })
 }

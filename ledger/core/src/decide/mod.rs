@@ -122,9 +122,7 @@ impl Policy {
     pub fn shared_by(&self, requests: usize) -> Self {
         Self {
             search_max: self.search_max / requests.max(1),
-            shown_max: (SHOWN_BY_ALL / requests.max(1))
-                .max(SHOWN_MIN)
-                .min(self.shown_max),
+            shown_max: (SHOWN_BY_ALL / requests.max(1)).max(SHOWN_MIN).min(self.shown_max),
             ..self.clone()
         }
     }

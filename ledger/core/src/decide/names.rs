@@ -56,10 +56,7 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<NameBearer<'a>> {
     let named = state.object_named(&request.namespace, &resource, &request.name)?;
     let is_free = !state.is_waited_for(&request.namespace, &named.uid, &case.superseded);
     let footprint = state.footprint_in(&request.namespace, &named.uid)?;
-    (named.uid != request.uid && is_free).then_some(NameBearer {
-        bearer: named.uid,
-        footprint,
-    })
+    (named.uid != request.uid && is_free).then_some(NameBearer { bearer: named.uid, footprint })
 }
 
 /// Decides which pending reservations for the name of a newly observed object end. One of their objects may have been
@@ -67,13 +64,7 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<NameBearer<'a>> {
 /// of the same principal end if the latest holds enough for them. The holder of the latest may release it at any time,
 /// so it is no substitute for the reservations of others.
 pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
-    let Observed {
-        uid: bearer,
-        namespace,
-        resource,
-        name,
-        ..
-    } = object;
+    let Observed { uid: bearer, namespace, resource, name, .. } = object;
     let is_new = state.object(namespace, bearer).is_none();
     if name.is_empty() || state.pending_count() == 0 || !is_new {
         return Vec::new();
@@ -84,10 +75,7 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
             && state.object(namespace, &reservation.uid).is_none()
             && state.bearer_shared(reservation).is_none()
     };
-    let mut others: Vec<_> = state
-        .named(namespace, resource, name)
-        .filter(is_another)
-        .collect();
+    let mut others: Vec<_> = state.named(namespace, resource, name).filter(is_another).collect();
     others.sort_unstable_by_key(|tracked| tracked.entry);
     let Some(latest) = others.pop() else {
         return Vec::new();
@@ -121,7 +109,5 @@ pub(super) fn needs_later(state: &State, case: &Case<'_>) -> bool {
         return false;
     }
     let limits = case.limits(state);
-    limits
-        .iter()
-        .any(|limit| limit.is_taken_by(&case.target, None))
+    limits.iter().any(|limit| limit.is_taken_by(&case.target, None))
 }

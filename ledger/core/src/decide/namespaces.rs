@@ -29,9 +29,7 @@ pub(super) fn observe(state: &State, seen: &Arc<NamespaceRecord>) -> Option<Even
 /// Ends a namespace that was deleted as of this version (0: unknown). Returns nothing if the recorded namespace has
 /// another uid or a later version, or if the deletion is recorded already.
 pub(super) fn end(state: &State, name: &Name, uid: Option<&Uid>, version: u64) -> Option<Event> {
-    let recorded = state
-        .observed_namespace(name)
-        .map(|recorded| &recorded.record);
+    let recorded = state.observed_namespace(name).map(|recorded| &recorded.record);
     let uid = match (recorded, uid) {
         (None, None) => return None,
         (None, Some(uid)) if state.is_deleted(name, uid) => return None,
@@ -40,9 +38,5 @@ pub(super) fn end(state: &State, name: &Name, uid: Option<&Uid>, version: u64) -
         (_, Some(uid)) => uid,
         (Some(recorded), None) => &recorded.uid,
     };
-    Some(Event::NamespaceDeleted {
-        name: name.clone(),
-        uid: uid.clone(),
-        relist: None,
-    })
+    Some(Event::NamespaceDeleted { name: name.clone(), uid: uid.clone(), relist: None })
 }

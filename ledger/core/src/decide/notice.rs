@@ -20,10 +20,8 @@ impl Case<'_> {
         if limits.iter().all(|limit| plain(&limit)) {
             return Vec::new();
         }
-        let soft: Vec<_> = charges
-            .iter()
-            .flat_map(|charge| soft(&limits[charge.limit], &charge.delta))
-            .collect();
+        let soft: Vec<_> =
+            charges.iter().flat_map(|charge| soft(&limits[charge.limit], &charge.delta)).collect();
         let passed = limits.into_iter().filter_map(|limit| self.passed(limit));
         passed.chain(soft).collect()
     }
@@ -38,12 +36,7 @@ impl Case<'_> {
         let (quota, kind) = (limit.name().clone(), limit.kind());
         let strict = [limit.enforced()];
         let denied = self.evaluate_against(&strict, &[]).err()?;
-        Some(Notice {
-            quota,
-            kind,
-            audience,
-            message: denied.to_string(),
-        })
+        Some(Notice { quota, kind, audience, message: denied.to_string() })
     }
 }
 

@@ -86,11 +86,7 @@ pub enum Verdict {
 pub fn observe(state: &State, sighting: Sighting) -> Verdict {
     match sighting {
         Sighting::Alive { object, quota } => alive(state, object, quota),
-        Sighting::Deleted {
-            uid,
-            namespace,
-            quota,
-        } => deleted(state, uid, namespace, quota),
+        Sighting::Deleted { uid, namespace, quota } => deleted(state, uid, namespace, quota),
         Sighting::Namespace(record) => match namespaces::observe(state, &record) {
             Some(event) => Verdict::Accepted(vec![event]),
             None => Verdict::Ignored(Sighting::Namespace(record)),
@@ -109,25 +105,14 @@ pub fn observe(state: &State, sighting: Sighting) -> Verdict {
                 false => Verdict::Accepted(events),
             }
         }
-        Sighting::NamespaceEnded {
-            namespace,
-            uid,
-            adopts,
-            version,
-        } => {
+        Sighting::NamespaceEnded { namespace, uid, adopts, version } => {
             let end = namespaces::end(state, &namespace, uid.as_ref(), version);
             let quotas = adopts.then(|| end_quotas(state, &namespace, version));
-            let events: Vec<_> = end
-                .into_iter()
-                .chain(quotas.into_iter().flatten())
-                .collect();
+            let events: Vec<_> = end.into_iter().chain(quotas.into_iter().flatten()).collect();
             match events.is_empty() {
-                true => Verdict::Ignored(Sighting::NamespaceEnded {
-                    namespace,
-                    uid,
-                    adopts,
-                    version,
-                }),
+                true => {
+                    Verdict::Ignored(Sighting::NamespaceEnded { namespace, uid, adopts, version })
+                }
                 false => Verdict::Accepted(events),
             }
         }
@@ -143,14 +128,8 @@ fn end_quotas(state: &State, namespace: &Name, version: u64) -> Vec<Event> {
     };
     let gone = state.quota_records(namespace).filter(is_gone);
     gone.flat_map(|quota| {
-        let object = Event::ObjectDeleted {
-            uid: quota.uid.clone(),
-            namespace: namespace.clone(),
-        };
-        let limits = Event::QuotaDeleted {
-            namespace: namespace.clone(),
-            name: quota.name.clone(),
-        };
+        let object = Event::ObjectDeleted { uid: quota.uid.clone(), namespace: namespace.clone() };
+        let limits = Event::QuotaDeleted { namespace: namespace.clone(), name: quota.name.clone() };
         [object, limits]
     })
     .collect()
@@ -158,20 +137,15 @@ fn end_quotas(state: &State, namespace: &Name, version: u64) -> Vec<Event> {
 
 fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Verdict {
     if state.is_deleted(&namespace, &uid) && state.object(&namespace, &uid).is_none() {
-        return Verdict::Ignored(Sighting::Deleted {
-            uid,
-            namespace,
-            quota,
-        });
+        return Verdict::Ignored(Sighting::Deleted { uid, namespace, quota });
     }
     let is_adopted = |name: &Name| {
         let record = state.quota_record(&namespace, name);
         record.is_some_and(|(record, _)| record.uid == uid)
     };
-    let quota = quota.filter(is_adopted).map(|name| Event::QuotaDeleted {
-        namespace: namespace.clone(),
-        name,
-    });
+    let quota = quota
+        .filter(is_adopted)
+        .map(|name| Event::QuotaDeleted { namespace: namespace.clone(), name });
     let mut events = vec![Event::ObjectDeleted { uid, namespace }];
     events.extend(quota);
     Verdict::Accepted(events)
@@ -322,10 +296,7 @@ pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
     let passed = current.is_some_and(|current| {
         current.incarnation == cursor.incarnation && current.position >= cursor.position
     });
-    (!passed).then(|| Event::SourceAdvanced {
-        source: source.clone(),
-        cursor: cursor.clone(),
-    })
+    (!passed).then(|| Event::SourceAdvanced { source: source.clone(), cursor: cursor.clone() })
 }
 
 /// Resets a source that began anew or went back in time: it is read from its beginning. The position up to which it was
@@ -334,22 +305,14 @@ pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
 pub fn reset(state: &State, source: &Name, incarnation: &Name) -> Vec<Event> {
     let former = former(source);
     let before = [source, &former].map(|name| state.sources().get(name));
-    let furthest = before
-        .into_iter()
-        .flatten()
-        .max_by_key(|cursor| cursor.time);
+    let furthest = before.into_iter().flatten().max_by_key(|cursor| cursor.time);
     let consumed = furthest.filter(|cursor| cursor.time > Timestamp::EPOCH);
     let advanced = consumed.and_then(|cursor| {
         let is_known = state.sources().get(&former) == Some(cursor);
-        (!is_known).then(|| Event::SourceAdvanced {
-            source: former.clone(),
-            cursor: cursor.clone(),
-        })
+        (!is_known)
+            .then(|| Event::SourceAdvanced { source: former.clone(), cursor: cursor.clone() })
     });
-    let reset = Event::SourceReset {
-        source: source.clone(),
-        incarnation: incarnation.clone(),
-    };
+    let reset = Event::SourceReset { source: source.clone(), incarnation: incarnation.clone() };
     advanced.into_iter().chain([reset]).collect()
 }
 
@@ -368,11 +331,7 @@ pub fn was_consumed_before(state: &State, source: &str, received: Timestamp) -> 
 /// Records that positions of a source were lost before they were consumed.
 #[must_use]
 pub fn gap(source: &Name, first: u64, last: u64) -> Event {
-    Event::SourceGapped {
-        source: source.clone(),
-        first,
-        last,
-    }
+    Event::SourceGapped { source: source.clone(), first, last }
 }
 
 /// Records an event that was not understood, with the kind of its object if that could be determined.

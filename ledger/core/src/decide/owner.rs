@@ -18,11 +18,7 @@ impl Requester {
     /// A requester that may change only its own reservations.
     #[must_use]
     pub fn holder(principal: impl Into<Name>) -> Self {
-        Self {
-            principal: principal.into(),
-            is_admin: false,
-            is_anybody: false,
-        }
+        Self { principal: principal.into(), is_admin: false, is_anybody: false }
     }
 
     /// Whether the requester made the reservations of this principal.

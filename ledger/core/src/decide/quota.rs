@@ -51,11 +51,7 @@ impl Precondition {
         if holds {
             return Ok(());
         }
-        Err(Refusal::Conflict {
-            what,
-            current: current.unwrap_or(0),
-            expected,
-        })
+        Err(Refusal::Conflict { what, current: current.unwrap_or(0), expected })
     }
 }
 
@@ -152,10 +148,7 @@ pub fn delete_quota(
     let stored = state.quota_record(namespace, name);
     let what = format!("quota {namespace}/{name}");
     check_deletion(what, stored.map(|(_, entry)| entry), precondition)?;
-    Ok(vec![Event::QuotaDeleted {
-        namespace: namespace.clone(),
-        name: name.clone(),
-    }])
+    Ok(vec![Event::QuotaDeleted { namespace: namespace.clone(), name: name.clone() }])
 }
 
 /// Allows a change of quotas and groups, unless one of them belongs to a source, which would undo the change.

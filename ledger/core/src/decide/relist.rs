@@ -56,10 +56,7 @@ pub struct Finish {
 pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) -> Vec<Event> {
     let scope = begin.scope.clone();
     let resets = state.version_resets();
-    let all = RelistScope {
-        namespace: None,
-        ..scope.clone()
-    };
+    let all = RelistScope { namespace: None, ..scope.clone() };
     let is_news = (resets_versions || resets.contains(&all)) && !resets.contains(&scope);
     let has_room = state.relist_count() < RELISTS_MAX || state.relist(&scope).is_some();
     if !has_room || is_news && resets.len() >= RELISTS_MAX {
@@ -136,19 +133,11 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
     if let Some(outcome) = outcome {
         return vec![over(&relist, outcome)];
     }
-    let RelistScope {
-        resource,
-        namespace,
-        source,
-    } = relist.scope.clone();
+    let RelistScope { resource, namespace, source } = relist.scope.clone();
     // A kind that was listed in some namespaces only may not be complete.
-    let listed = namespace
-        .is_none()
-        .then_some(Event::ResourceListed { source, resource });
-    let closed = Event::RelistClosed(Box::new(RelistClose {
-        scope: relist.scope,
-        version: finish.version,
-    }));
+    let listed = namespace.is_none().then_some(Event::ResourceListed { source, resource });
+    let closed =
+        Event::RelistClosed(Box::new(RelistClose { scope: relist.scope, version: finish.version }));
     [closed].into_iter().chain(listed).collect()
 }
 
@@ -206,15 +195,10 @@ pub fn end_unlisted(
     began: Sequence,
     objects: &[(Name, Uid)],
 ) -> Vec<Event> {
-    if state
-        .relist(scope)
-        .is_none_or(|relist| relist.began != began)
-    {
+    if state.relist(scope).is_none_or(|relist| relist.began != began) {
         return Vec::new();
     }
-    let gone = objects
-        .iter()
-        .flat_map(|key| state.find_unlisted(scope, key));
+    let gone = objects.iter().flat_map(|key| state.find_unlisted(scope, key));
     gone.flat_map(|item| match item {
         Listable::Object(place) => {
             correct::end(state, state.object_view(place), Cause::Relist { began })

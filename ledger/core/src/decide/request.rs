@@ -80,10 +80,7 @@ pub struct FingerprintedRequest {
 
 impl From<Request> for FingerprintedRequest {
     fn from(request: Request) -> Self {
-        Self {
-            request,
-            digest: OnceLock::new(),
-        }
+        Self { request, digest: OnceLock::new() }
     }
 }
 
@@ -157,12 +154,7 @@ impl Request {
         self.api_version.put(&mut writer);
         self.kind.put(&mut writer);
         self.name.put(&mut writer);
-        let Footprint {
-            resources,
-            traits,
-            labels,
-            payer: _,
-        } = &self.footprint;
+        let Footprint { resources, traits, labels, payer: _ } = &self.footprint;
         put_numbers(resources, &mut writer);
         match traits {
             Traits::Template { pod, replica } => {
@@ -225,19 +217,11 @@ mod tests {
 
     fn amounts(amounts: &[(&str, &str)]) -> ResourceList {
         let amounts = amounts.iter();
-        amounts
-            .map(|(name, text)| (Name::from(*name), text.parse().unwrap()))
-            .collect()
+        amounts.map(|(name, text)| (Name::from(*name), text.parse().unwrap())).collect()
     }
 
     fn with_amounts(resources: ResourceList) -> Request {
-        Request {
-            footprint: Footprint {
-                resources,
-                ..Footprint::default()
-            },
-            ..request()
-        }
+        Request { footprint: Footprint { resources, ..Footprint::default() }, ..request() }
     }
 
     /// Ledgers hold these digests: they have to identify repeated requests for ever.
@@ -268,10 +252,7 @@ mod tests {
         let template = |cpu: &str| {
             let replica = amounts(&[("requests.cpu", cpu)]);
             let mut request = request();
-            request.footprint.traits = Traits::Template {
-                pod: PodTraits::default(),
-                replica,
-            };
+            request.footprint.traits = Traits::Template { pod: PodTraits::default(), replica };
             request.digest()
         };
         assert_eq!(template("1"), template("1000m"));
@@ -284,41 +265,20 @@ mod tests {
         let reservation = request.reservation(Footprint::default(), Timestamp::EPOCH, Span::ZERO);
         assert!(request.is_that_of(&reservation));
         for ttl in [None, Some(Span::from_seconds(31))] {
-            let other_ttl = FingerprintedRequest::from(Request {
-                ttl,
-                ..Request::clone(&request)
-            });
+            let other_ttl = FingerprintedRequest::from(Request { ttl, ..Request::clone(&request) });
             assert!(other_ttl.is_that_of(&reservation));
         }
         let labels = [("app".into(), "web".into())];
         let others = [
+            Request { name: "web-2".into(), ..Request::clone(&request) },
+            Request { kind: "Job".into(), ..Request::clone(&request) },
+            Request { api_version: "v2".into(), ..Request::clone(&request) },
+            Request { footprint: Footprint::default(), ..Request::clone(&request) },
             Request {
-                name: "web-2".into(),
+                footprint: Footprint { labels: labels.into(), ..request.footprint.clone() },
                 ..Request::clone(&request)
             },
-            Request {
-                kind: "Job".into(),
-                ..Request::clone(&request)
-            },
-            Request {
-                api_version: "v2".into(),
-                ..Request::clone(&request)
-            },
-            Request {
-                footprint: Footprint::default(),
-                ..Request::clone(&request)
-            },
-            Request {
-                footprint: Footprint {
-                    labels: labels.into(),
-                    ..request.footprint.clone()
-                },
-                ..Request::clone(&request)
-            },
-            Request {
-                basis: Basis::Update { version: 1 },
-                ..Request::clone(&request)
-            },
+            Request { basis: Basis::Update { version: 1 }, ..Request::clone(&request) },
         ];
         for other in others.map(FingerprintedRequest::from) {
             assert!(!other.is_that_of(&reservation), "{other:?}");

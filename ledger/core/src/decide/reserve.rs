@@ -114,10 +114,7 @@ pub fn check(
     let case = Case::of(state, by, request, overlay);
     let limits = case.limits(state);
     // What a check shows is its purpose, so that nothing is omitted.
-    let shows_all = Policy {
-        shown_max: usize::MAX,
-        ..policy.clone()
-    };
+    let shows_all = Policy { shown_max: usize::MAX, ..policy.clone() };
     let charges = case.evaluate(state, &limits, now, &shows_all)?;
     let unlimited = state::unlimited(&limits, &case.target);
     Ok(Checked {
@@ -156,9 +153,7 @@ fn decide(
     policy.bounds.check_request(state, &overlay, request)?;
     let ttl = request.ttl.unwrap_or(policy.default_ttl);
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
-        return Err(Refusal::InvalidTtl {
-            max: policy.max_ttl,
-        });
+        return Err(Refusal::InvalidTtl { max: policy.max_ttl });
     }
     let case = Case::of(state, by, request, overlay);
     if let Some(uid) = &case.not_owned {

@@ -96,10 +96,7 @@ pub fn fitting(
     let request = &*request.counted(state);
     let many = |count| FingerprintedRequest::from(times(request, count));
     let Err(refusal) = check(state, now, by, &many(most), policy) else {
-        return Fitting {
-            fit: most,
-            refusal: None,
-        };
+        return Fitting { fit: most, refusal: None };
     };
     let fits = |count| {
         let request = many(count);
@@ -118,10 +115,7 @@ pub fn fitting(
             false => over = middle,
         }
     }
-    Fitting {
-        fit,
-        refusal: Some(refusal),
-    }
+    Fitting { fit, refusal: Some(refusal) }
 }
 
 /// A request for so many objects at once.
@@ -129,9 +123,7 @@ fn times(request: &Request, count: u64) -> Request {
     let amounts = request.footprint.resources.iter();
     Request {
         footprint: Footprint {
-            resources: amounts
-                .map(|(name, amount)| (name.clone(), amount.times(count)))
-                .collect(),
+            resources: amounts.map(|(name, amount)| (name.clone(), amount.times(count))).collect(),
             ..request.footprint.clone()
         },
         ..request.clone()

@@ -27,9 +27,7 @@ pub(super) fn grows_unseen(
         return false;
     }
     let before = request.before.as_ref();
-    limits
-        .iter()
-        .any(|limit| limit.is_taken_by(&request.footprint, before))
+    limits.iter().any(|limit| limit.is_taken_by(&request.footprint, before))
 }
 
 /// Makes the reservation of an earlier request last as long as this request needs it.

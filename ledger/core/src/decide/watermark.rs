@@ -27,11 +27,7 @@ pub(crate) fn advance_watermarks(
     bookmark: &Bookmark,
     received: Timestamp,
 ) -> Option<Event> {
-    let Bookmark {
-        cluster_uid,
-        instance,
-        resources,
-    } = bookmark;
+    let Bookmark { cluster_uid, instance, resources } = bookmark;
     let cluster_before = state.cluster_uid(source);
     let is_new_cluster = !cluster_uid.is_empty() && cluster_before != &**cluster_uid;
     let is_other_cluster = is_new_cluster && !cluster_before.is_empty();
@@ -97,10 +93,7 @@ mod tests {
     fn a_failing_kind_is_recorded_when_that_begins_and_ends_and_keeps_its_watermark() {
         let (mut state, source) = (State::default(), Name::from("bridge"));
         let mut reports = |reported: Watermark| {
-            let bookmark = Bookmark {
-                resources: vec![reported],
-                ..Bookmark::default()
-            };
+            let bookmark = Bookmark { resources: vec![reported], ..Bookmark::default() };
             let event = advance_watermarks(&state, &source, &bookmark, at(100))?;
             state.apply(&Entry {
                 sequence: state.head().sequence + 1,
@@ -115,10 +108,7 @@ mod tests {
         assert_eq!(reports(failing.clone()), None);
         assert_eq!(reports(report(10, false, "")), Some(report(10, false, "")));
         assert_eq!(reports(failing.clone()), Some(report(10, false, "403")));
-        assert_eq!(
-            reports(report(10, false, "500")),
-            Some(report(10, false, "500"))
-        );
+        assert_eq!(reports(report(10, false, "500")), Some(report(10, false, "500")));
         assert_eq!(reports(report(11, false, "")), Some(report(11, false, "")));
         let absent = reports(report(0, true, "")).unwrap();
         assert_eq!((absent.watermark, absent.is_absent), (at(100), true));

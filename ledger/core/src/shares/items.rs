@@ -17,11 +17,7 @@ pub(super) struct Items<K> {
 
 impl<K> Default for Items<K> {
     fn default() -> Self {
-        Self {
-            queue: VecDeque::new(),
-            gaps: 0,
-            bytes: 0,
-        }
+        Self { queue: VecDeque::new(), gaps: 0, bytes: 0 }
     }
 }
 
@@ -63,11 +59,7 @@ impl<K: Copy + Ord> Items<K> {
         let bytes = self.queue[place].1.take()?;
         self.bytes -= bytes;
         self.gaps += 1;
-        while self
-            .queue
-            .front()
-            .is_some_and(|(_, length)| length.is_none())
-        {
+        while self.queue.front().is_some_and(|(_, length)| length.is_none()) {
             self.queue.pop_front();
             self.gaps -= 1;
         }

@@ -32,14 +32,10 @@ impl Subject {
     /// The one that an event sets.
     pub(super) fn set_by(event: &Event) -> Option<Self> {
         match event {
-            Event::QuotaSet(quota) => Some(Self {
-                namespace: Some(quota.namespace.clone()),
-                name: quota.name.clone(),
-            }),
-            Event::GroupSet(group) => Some(Self {
-                namespace: None,
-                name: group.name.clone(),
-            }),
+            Event::QuotaSet(quota) => {
+                Some(Self { namespace: Some(quota.namespace.clone()), name: quota.name.clone() })
+            }
+            Event::GroupSet(group) => Some(Self { namespace: None, name: group.name.clone() }),
             _ => None,
         }
     }
@@ -70,12 +66,7 @@ impl Candidates {
     pub fn add(&mut self, candidate: Candidate) {
         let fresh_uid = Uid::from_uuid([0; 16]);
         match candidate {
-            Candidate::Quota {
-                namespace,
-                name,
-                spec,
-                metadata,
-            } => self.quotas.push(QuotaChange {
+            Candidate::Quota { namespace, name, spec, metadata } => self.quotas.push(QuotaChange {
                 namespace,
                 name,
                 fresh_uid,
@@ -100,10 +91,8 @@ impl Candidates {
             namespace: Some(quota.namespace.clone()),
             name: quota.name.clone(),
         });
-        let groups = self.groups.iter().map(|group| Subject {
-            namespace: None,
-            name: group.name.clone(),
-        });
+        let groups =
+            self.groups.iter().map(|group| Subject { namespace: None, name: group.name.clone() });
         for Subject { namespace, name } in quotas.chain(groups).chain(self.deleted.iter().cloned())
         {
             match namespace {
@@ -141,18 +130,16 @@ impl Candidates {
         loop {
             let before = waiting.len();
             let mut refused = Vec::new();
-            waiting.retain(
-                |(number, group)| match decide::set_group(state, time, group, bounds) {
-                    Ok(events) => {
-                        apply_all(state, time, events);
-                        false
-                    }
-                    Err(refusal) => {
-                        refused.push((*number, refusal));
-                        true
-                    }
-                },
-            );
+            waiting.retain(|(number, group)| match decide::set_group(state, time, group, bounds) {
+                Ok(events) => {
+                    apply_all(state, time, events);
+                    false
+                }
+                Err(refusal) => {
+                    refused.push((*number, refusal));
+                    true
+                }
+            });
             if waiting.is_empty() || waiting.len() == before {
                 failed.extend(refused);
                 break;
@@ -173,12 +160,8 @@ fn apply_all(state: &mut State, time: Timestamp, events: Vec<Event>) {
 
 /// Applies an event that is no entry of the ledger.
 pub(super) fn apply(state: &mut State, time: Timestamp, event: Event) {
-    let entry = Entry {
-        sequence: state.head().sequence,
-        time,
-        actor: Actor::named("simulation"),
-        event,
-    };
+    let entry =
+        Entry { sequence: state.head().sequence, time, actor: Actor::named("simulation"), event };
     state.apply(&entry);
 }
 

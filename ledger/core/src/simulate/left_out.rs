@@ -46,14 +46,8 @@ impl Effect {
 
 /// Ends the pending reservation of an object.
 fn release(state: &mut State, entry: &Entry, (namespace, uid): Key<'_>) {
-    let event = Event::ReservationReleased {
-        uid: uid.clone(),
-        namespace: namespace.clone(),
-    };
-    state.apply(&Entry {
-        event,
-        ..entry.clone()
-    });
+    let event = Event::ReservationReleased { uid: uid.clone(), namespace: namespace.clone() };
+    state.apply(&Entry { event, ..entry.clone() });
 }
 
 impl LeftOut {

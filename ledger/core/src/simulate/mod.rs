@@ -225,10 +225,7 @@ fn decide_again(
     request: &PastRequest,
 ) -> Result<(), NotReproducible> {
     let again = request.decide(recorded, Deciding::All);
-    again.map_err(|cause| NotReproducible {
-        sequence: entry.sequence,
-        reason: cause.to_string(),
-    })
+    again.map_err(|cause| NotReproducible { sequence: entry.sequence, reason: cause.to_string() })
 }
 
 /// A simulation under way. Takes the entries of a period, in order.
@@ -283,11 +280,7 @@ impl Simulation {
             tallies: Tallies::default(),
             denials: denials.into_iter(),
             last: None,
-            outcome: Outcome {
-                from,
-                unknown: UNKNOWN,
-                ..Outcome::default()
-            },
+            outcome: Outcome { from, unknown: UNKNOWN, ..Outcome::default() },
         };
         let before = simulation.recorded.head().sequence;
         simulation.outcome.first_sequence = before + 1;
@@ -331,10 +324,8 @@ impl Simulation {
         let next_event = next.map(|next| &next.event);
         let namespace = entry.event.namespace();
         let mut is_refused = false;
-        let is_grant = matches!(
-            entry.event,
-            Event::ReservationGranted(_) | Event::ReservationGrown { .. }
-        );
+        let is_grant =
+            matches!(entry.event, Event::ReservationGranted(_) | Event::ReservationGrown { .. });
         if let Some(namespace) = namespace.filter(|_| is_grant)
             && self.is_affected(namespace)
             && let Some(request) = PastRequest::of(entry, next_event, &self.recorded)
@@ -353,9 +344,7 @@ impl Simulation {
         if follows && let Some(demand) = &mut self.demand {
             let effect = match is_refused {
                 true => Effect::None,
-                false => self
-                    .left_out
-                    .effect(&entry.event, self.counterfactual.as_ref()),
+                false => self.left_out.effect(&entry.event, self.counterfactual.as_ref()),
             };
             if let Some(state) = &mut self.counterfactual {
                 effect.apply(state, entry);
@@ -504,9 +493,7 @@ impl Simulation {
             Event::GroupSet(_) | Event::GroupDeleted { .. } | Event::WorkloadsCharged { .. } => {
                 self.measure_all(time, sequence);
             }
-            Event::OverrideEnded {
-                namespace: None, ..
-            } => self.measure_all(time, sequence),
+            Event::OverrideEnded { namespace: None, .. } => self.measure_all(time, sequence),
             event => {
                 let Some(namespace) = event.namespace() else {
                     return;
@@ -576,10 +563,7 @@ impl PastDenial {
             kind: Name::default(),
             basis: Basis::Create,
             subresource: Name::default(),
-            footprint: Footprint {
-                resources: self.requested,
-                ..Footprint::default()
-            },
+            footprint: Footprint { resources: self.requested, ..Footprint::default() },
             before: None,
             object: None,
             ttl: None,

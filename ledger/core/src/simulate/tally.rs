@@ -65,19 +65,11 @@ pub(super) struct LimitId {
 
 impl LimitId {
     pub(super) fn quota(namespace: Name, name: Name) -> Self {
-        Self {
-            namespace: Some(namespace),
-            name,
-            is_group: false,
-        }
+        Self { namespace: Some(namespace), name, is_group: false }
     }
 
     pub(super) fn group(namespace: Option<Name>, name: Name) -> Self {
-        Self {
-            namespace,
-            name,
-            is_group: true,
-        }
+        Self { namespace, name, is_group: true }
     }
 
     pub(super) fn of(namespace: &Name, need: &Need<'_>) -> Self {
@@ -96,11 +88,7 @@ impl LimitId {
     }
 
     pub(super) fn refusing(self, resource: Option<Name>) -> Refusing {
-        Refusing {
-            kind: self.kind(),
-            name: self.name,
-            resource,
-        }
+        Refusing { kind: self.kind(), name: self.name, resource }
     }
 }
 
@@ -150,12 +138,7 @@ impl Tallies {
         sequence: Sequence,
     ) {
         let Some(levels) = levels else {
-            for tally in self
-                .limits
-                .get_mut(&id)
-                .into_iter()
-                .flat_map(BTreeMap::values_mut)
-            {
+            for tally in self.limits.get_mut(&id).into_iter().flat_map(BTreeMap::values_mut) {
                 tally.end_full(time);
             }
             return;
@@ -261,11 +244,7 @@ impl Needs {
     /// `kept` counts the amounts that are kept of all limits.
     fn add(&mut self, amount: &Quantity, kept: &mut usize) {
         self.all += 1;
-        if self
-            .dropped
-            .as_ref()
-            .is_some_and(|dropped| amount <= dropped)
-        {
+        if self.dropped.as_ref().is_some_and(|dropped| amount <= dropped) {
             return;
         }
         match self.counts.get_mut(amount) {

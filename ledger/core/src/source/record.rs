@@ -104,16 +104,9 @@ pub fn record(
             }
         }
     };
-    let mut recording = Recording {
-        transaction,
-        actor,
-        listed: Vec::new(),
-        relisted: Relisted::default(),
-    };
-    let mut recorded = Recorded {
-        ignored,
-        ..Recorded::default()
-    };
+    let mut recording =
+        Recording { transaction, actor, listed: Vec::new(), relisted: Relisted::default() };
+    let mut recorded = Recorded { ignored, ..Recorded::default() };
     for item in items {
         let is_news = match item {
             Item::Rejected { letter, resource } => {
@@ -132,10 +125,9 @@ pub fn record(
             }
             Item::Sighting(sighting) => recording.see(sighting),
             Item::Bookmark { bookmark, received } => recording.progress(&bookmark, received),
-            Item::Relist {
-                relist,
-                received: Some((source, time)),
-            } if decide::was_consumed_before(recording.transaction.state(), &source, time) => {
+            Item::Relist { relist, received: Some((source, time)) }
+                if decide::was_consumed_before(recording.transaction.state(), &source, time) =>
+            {
                 recording.relisted.outdated.push(relist);
                 false
             }
@@ -190,11 +182,8 @@ impl Recording<'_, '_> {
 
     /// Records a bookmark. Returns whether it is new.
     fn progress(&mut self, bookmark: &Bookmark, received: Option<Timestamp>) -> bool {
-        let (state, source, now) = (
-            self.transaction.state(),
-            &self.actor.principal,
-            self.transaction.now(),
-        );
+        let (state, source, now) =
+            (self.transaction.state(), &self.actor.principal, self.transaction.now());
         let received = received.map_or(now, |received| received.min(now));
         let event = decide::advance_watermarks(state, source, bookmark, received);
         let is_news = event.is_some();
@@ -207,23 +196,13 @@ impl Recording<'_, '_> {
         self.record_listed();
         let (state, source) = (self.transaction.state(), &self.actor.principal);
         let events = match &relist {
-            Relist::Begin {
-                resource,
-                namespace,
-                id,
-                allow_empty,
-                resets_versions,
-            } => {
+            Relist::Begin { resource, namespace, id, allow_empty, resets_versions } => {
                 let scope = RelistScope {
                     resource: resource.clone(),
                     namespace: namespace.clone(),
                     source: source.clone(),
                 };
-                let begin = RelistBegin {
-                    scope,
-                    id: id.clone(),
-                    allow_empty: *allow_empty,
-                };
+                let begin = RelistBegin { scope, id: id.clone(), allow_empty: *allow_empty };
                 decide::begin_relist(state, begin, *resets_versions)
             }
             Relist::Finish(finish) => decide::close_relist(state, source, finish),

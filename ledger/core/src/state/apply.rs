@@ -35,39 +35,23 @@ impl State {
             Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
                 self.observe(entry, object);
             }
-            Event::ObjectRefreshed {
-                uid,
-                namespace,
-                version,
-                ends_reservation,
-            } => {
+            Event::ObjectRefreshed { uid, namespace, version, ends_reservation } => {
                 self.refresh(entry, (namespace, uid), *version, *ends_reservation);
             }
-            Event::ObjectLapsed {
-                uid,
-                namespace,
-                footprint,
-            } => self.lapse(entry, (namespace, uid), footprint),
+            Event::ObjectLapsed { uid, namespace, footprint } => {
+                self.lapse(entry, (namespace, uid), footprint)
+            }
             Event::ObjectDeleted { uid, namespace } => self.delete_object(entry, (namespace, uid)),
             Event::ReservationGranted(reservation) => self.grant(entry, reservation),
-            Event::ReservationGrown {
-                uid,
-                namespace,
-                footprint,
-                expiration,
-            } => {
+            Event::ReservationGrown { uid, namespace, footprint, expiration } => {
                 self.grow((namespace, uid), footprint, *expiration);
             }
-            Event::ReservationExtended {
-                uid,
-                namespace,
-                expiration,
-            } => self.extend((namespace, uid), *expiration),
-            Event::ReservationCommitted {
-                uid,
-                namespace,
-                resources,
-            } => self.commit(entry, (namespace, uid), resources),
+            Event::ReservationExtended { uid, namespace, expiration } => {
+                self.extend((namespace, uid), *expiration)
+            }
+            Event::ReservationCommitted { uid, namespace, resources } => {
+                self.commit(entry, (namespace, uid), resources)
+            }
             Event::ReservationReturned { uid, namespace } => {
                 self.end_commit(entry, (namespace, uid), End::Returned);
             }
@@ -80,28 +64,19 @@ impl State {
             Event::ReservationSuperseded { uid, namespace, .. } => {
                 self.end(entry, (namespace, uid), End::Superseded);
             }
-            Event::NameAwaited {
-                uid,
-                namespace,
-                bearer,
-            } => self.await_name((namespace, uid), bearer),
-            Event::VersionAwaited {
-                uid,
-                namespace,
-                after_version,
-            } => self.await_version((namespace, uid), *after_version),
+            Event::NameAwaited { uid, namespace, bearer } => {
+                self.await_name((namespace, uid), bearer)
+            }
+            Event::VersionAwaited { uid, namespace, after_version } => {
+                self.await_version((namespace, uid), *after_version)
+            }
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());
             }
-            Event::SourceReset {
-                source,
-                incarnation,
-            } => {
+            Event::SourceReset { source, incarnation } => {
                 let cursor = self.sources.entry(source.clone()).or_default();
-                *cursor = crate::event::Cursor {
-                    incarnation: incarnation.clone(),
-                    ..Default::default()
-                };
+                *cursor =
+                    crate::event::Cursor { incarnation: incarnation.clone(), ..Default::default() };
                 self.lose(&entry.actor.principal);
             }
             Event::SourceGapped { source, last, .. } => {
@@ -185,10 +160,7 @@ impl State {
         let until = quota.limits_until();
         let subject = (Some(record.namespace.clone()), record.name.clone());
         self.deadlines.set(subject, until);
-        self.namespaces
-            .get_mut(place)
-            .quotas
-            .insert(record.name.clone(), quota);
+        self.namespaces.get_mut(place).quotas.insert(record.name.clone(), quota);
     }
 
     /// Sums the objects, pending reservations and commits of a namespace whose footprints pass `counts`.
@@ -385,20 +357,12 @@ impl State {
         let place = self.find_object(namespace, uid);
         let last = place.map_or(0, |place| self.objects.get(place).entry);
         self.take_away(entry, key);
-        self.objects
-            .deleted
-            .remember(namespace.clone(), uid.clone(), last);
+        self.objects.deleted.remember(namespace.clone(), uid.clone(), last);
     }
 
     /// Ends an object as its deletion would, but without remembering the uid as deleted.
     fn end_object(&mut self, entry: &Entry, ending: &Ending) {
-        let Ending {
-            uid,
-            namespace,
-            resource,
-            cause,
-            ..
-        } = ending;
+        let Ending { uid, namespace, resource, cause, .. } = ending;
         self.take_away(entry, (namespace, uid));
         if let Cause::Relist { began } = cause {
             self.relists.count_ended(resource, namespace, *began);
@@ -454,8 +418,7 @@ impl State {
     }
 
     pub(crate) fn footprint_in(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
-        self.footprint_shared(namespace, uid)
-            .map(|shared| &**shared)
+        self.footprint_shared(namespace, uid).map(|shared| &**shared)
     }
 
     pub(super) fn footprint_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {

@@ -127,9 +127,7 @@ impl State {
             let mut shared = footprint.resources.common(held);
             shared.any(|(_, _, held)| held.is_positive())
         };
-        let mut waiting = waiting
-            .iter()
-            .map(|place| &*self.reservations.get(*place).reservation);
+        let mut waiting = waiting.iter().map(|place| &*self.reservations.get(*place).reservation);
         waiting.any(|waiting| !but_for.contains(&waiting.uid) && takes_place(waiting))
     }
 

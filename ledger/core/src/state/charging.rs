@@ -23,10 +23,7 @@ impl State {
         for place in places {
             let balance = self.recount(place, |_| true).balance;
             let namespace = self.namespaces.get(place);
-            let scoped = namespace
-                .quotas
-                .iter()
-                .filter(|(_, quota)| quota.is_scoped());
+            let scoped = namespace.quotas.iter().filter(|(_, quota)| quota.is_scoped());
             let of_quotas: Vec<_> = scoped
                 .map(|(name, quota)| {
                     let sums = self.recount(place, |footprint| quota.counts(footprint));

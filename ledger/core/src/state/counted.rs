@@ -83,31 +83,19 @@ impl Shared<'_> {
 impl Counted<'_> {
     /// The limit as if all pending reservations had ended.
     pub(crate) fn without_reservations(self) -> Self {
-        Self {
-            used_only: true,
-            ..self
-        }
+        Self { used_only: true, ..self }
     }
 
     /// The limit as if nothing but the object itself counted, with all its amounts. Amounts guaranteed to others stay
     /// set aside: at least as much of them as the others do not use now.
     pub(crate) fn without_others(self) -> Self {
         const NONE: &ResourceList = &ResourceList::new();
-        Self {
-            used: NONE,
-            reserved: NONE,
-            changed: None,
-            growth: None,
-            ..self
-        }
+        Self { used: NONE, reserved: NONE, changed: None, growth: None, ..self }
     }
 
     /// The limit as if it were enforced.
     pub(crate) fn enforced(self) -> Self {
-        Self {
-            is_strict: true,
-            ..self
-        }
+        Self { is_strict: true, ..self }
     }
 
     /// Prepares the limit for a decision about `target`, with the pending and the observed footprint of the same object.
@@ -118,11 +106,7 @@ impl Counted<'_> {
         observed: Option<&Footprint>,
     ) {
         let all = [Some(target), pending, observed];
-        if all
-            .into_iter()
-            .flatten()
-            .all(|footprint| footprint.traits.is_plain())
-        {
+        if all.into_iter().flatten().all(|footprint| footprint.traits.is_plain()) {
             return;
         }
         let held = |footprint| {
@@ -184,13 +168,11 @@ impl Counted<'_> {
     }
 
     pub(crate) fn has_no_soft_limits(&self) -> bool {
-        self.extensions
-            .is_none_or(|extensions| extensions.soft.is_empty())
+        self.extensions.is_none_or(|extensions| extensions.soft.is_empty())
     }
 
     pub(crate) fn enforcement(&self) -> Enforcement {
-        self.extensions
-            .map_or(Enforcement::Enforce, |extensions| extensions.enforcement)
+        self.extensions.map_or(Enforcement::Enforce, |extensions| extensions.enforcement)
     }
 
     /// Whether the limit counts an object with this footprint.
@@ -316,9 +298,7 @@ impl State {
         let quotas = found.flat_map(|namespace| namespace.quotas.values());
         let quotas = quotas.map(|quota| quota.hard().len());
         let chain = self.chain_of(namespace);
-        let groups = chain
-            .iter()
-            .map(|link| self.groups.get(link.group).hard().len());
+        let groups = chain.iter().map(|link| self.groups.get(link.group).hard().len());
         let add = |(count, limits), more| (count + 1, limits + more);
         quotas.chain(groups).fold((0, 0), add)
     }
@@ -334,10 +314,8 @@ impl State {
         let groups = &self.groups;
         let namespace = self.namespaces.find(name);
         let chain = self.chain_of(name);
-        let counting: Vec<&Link> = chain
-            .iter()
-            .filter(|link| groups.counts(link, target))
-            .collect();
+        let counting: Vec<&Link> =
+            chain.iter().filter(|link| groups.counts(link, target)).collect();
         let places: Vec<u32> = counting.iter().map(|link| link.group).collect();
         let loads = overlay.loads(groups);
         let free = load::free(&loads, &places);
@@ -362,11 +340,7 @@ impl State {
                     let load = overlay.load(groups, link.group);
                     let aside = load::aside(load, &free[at]);
                     let members = groups.members(link.group).len();
-                    let shared = Shared {
-                        members,
-                        own: share,
-                        changed,
-                    };
+                    let shared = Shared { members, own: share, changed };
                     (&load.used, &load.reserved, aside, Some(shared))
                 }
             };
@@ -375,11 +349,7 @@ impl State {
                 spec: &spec.quota,
                 hard: group.hard(),
                 extensions: Some(&spec.extensions),
-                subject: Subject::Group {
-                    groups,
-                    link: link.clone(),
-                    shared,
-                },
+                subject: Subject::Group { groups, link: link.clone(), shared },
                 used,
                 reserved,
                 changed: changed.filter(|_| spec.extensions.each),

@@ -32,8 +32,7 @@ impl State {
     /// The overrides that have ended at `now`, soonest first: the namespace (none: a group) and the name.
     pub(crate) fn overrides_over(&self, now: Timestamp) -> impl Iterator<Item = &Limited> {
         let over = self.deadlines.by_time.iter();
-        over.take_while(move |(end, _)| *end <= now)
-            .map(|(_, subject)| subject)
+        over.take_while(move |(end, _)| *end <= now).map(|(_, subject)| subject)
     }
 
     /// When the next override ends.

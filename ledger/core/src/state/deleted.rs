@@ -42,10 +42,7 @@ pub(crate) struct Deleted {
 
 impl Deleted {
     pub(crate) fn from_uids(uids: Uids) -> Self {
-        let mut deleted = Self {
-            uids,
-            ..Self::default()
-        };
+        let mut deleted = Self { uids, ..Self::default() };
         let places = deleted.uids.iter();
         let places = places.map(|(place, gone)| (deleted.hasher.hash_one(&gone.uid), place));
         for (hash, place) in places.collect::<Vec<_>>() {
@@ -77,11 +74,7 @@ impl Deleted {
         if self.contains(&namespace, &uid) {
             return;
         }
-        let gone = Gone {
-            uid,
-            namespace,
-            last,
-        };
+        let gone = Gone { uid, namespace, last };
         let (place, forgotten) = self.uids.push(gone);
         if let Some(forgotten) = forgotten {
             let hash = self.hasher.hash_one(&forgotten.uid);
@@ -93,11 +86,7 @@ impl Deleted {
     }
 
     fn enter(&mut self, hash: u64, place: u32) {
-        let Self {
-            uids,
-            index,
-            hasher,
-        } = self;
+        let Self { uids, index, hasher } = self;
         let rehash = |&place: &u32| {
             let gone = uids.get(place);
             gone.map_or(0, |gone| hasher.hash_one(&gone.uid))

@@ -217,10 +217,7 @@ impl State {
             let view = self.parts_of(namespace, Counts::OfGroup(choosers), resource);
             Some((name.clone(), view))
         });
-        Some(GroupPartsView {
-            namespaces: namespaces.collect(),
-            omitted,
-        })
+        Some(GroupPartsView { namespaces: namespaces.collect(), omitted })
     }
 }
 
@@ -261,9 +258,7 @@ impl GroupPartsView {
             pause();
         }
         let parts = first.into_iter();
-        parts
-            .map(|((_, namespace), part)| (namespace, part))
-            .collect()
+        parts.map(|((_, namespace), part)| (namespace, part)).collect()
     }
 }
 
@@ -294,25 +289,20 @@ impl PartsView {
         limit: usize,
         mut pause: impl FnMut(),
     ) -> Vec<Part> {
-        let mut first = First {
-            places: BTreeMap::new(),
-            from,
-            limit,
-        };
+        let mut first = First { places: BTreeMap::new(), from, limit };
         let mut shares = Shares::default();
         let mut beside = self.claimed_for(&mut pause);
-        self.objects
-            .each(&mut pause, |place, object, _, footprint| {
-                if let Some(observed) = beside.get_mut(&object.uid) {
-                    *observed = Some(footprint.clone());
-                }
-                let amount = footprint.resources.get(&self.resource);
-                if let Some(amount) = amount.filter(|_| self.counts.count(footprint)) {
-                    let part = (Kind::Object, object.uid.clone(), place);
-                    let how = footprint.traits.amount(&self.resource);
-                    shares.take(&mut first, how, object.entry, amount.clone(), part);
-                }
-            });
+        self.objects.each(&mut pause, |place, object, _, footprint| {
+            if let Some(observed) = beside.get_mut(&object.uid) {
+                *observed = Some(footprint.clone());
+            }
+            let amount = footprint.resources.get(&self.resource);
+            if let Some(amount) = amount.filter(|_| self.counts.count(footprint)) {
+                let part = (Kind::Object, object.uid.clone(), place);
+                let how = footprint.traits.amount(&self.resource);
+                shares.take(&mut first, how, object.entry, amount.clone(), part);
+            }
+        });
         for places in self.claims.chunks(STEP) {
             for &place in places {
                 self.take_claim(place, &beside, &mut first, &mut shares);
@@ -321,9 +311,7 @@ impl PartsView {
         }
         shares.offer_to(&mut first);
         let parts = first.places.into_iter();
-        parts
-            .filter_map(|(key, place)| self.part(key, place))
-            .collect()
+        parts.filter_map(|(key, place)| self.part(key, place)).collect()
     }
 
     /// The claim at a place, if it claims any of the resource.
@@ -379,10 +367,7 @@ impl PartsView {
     fn part(&self, PartKey(Reverse(amount), kind, _): PartKey, place: u32) -> Option<Part> {
         let claimed = || {
             let tracked = self.reservations.get(place)?;
-            Some(Claimed {
-                reservation: tracked.reservation.clone(),
-                entry: tracked.entry,
-            })
+            Some(Claimed { reservation: tracked.reservation.clone(), entry: tracked.entry })
         };
         let holder = match kind {
             Kind::Object => Holder::Object(self.objects.view(place)?),
@@ -478,11 +463,7 @@ impl First<'_> {
         if !(self.from, Bound::Unbounded).contains(&key) {
             return;
         }
-        let is_late = || {
-            self.places
-                .last_key_value()
-                .is_none_or(|(last, _)| key > *last)
-        };
+        let is_late = || self.places.last_key_value().is_none_or(|(last, _)| key > *last);
         if self.places.len() == self.limit && is_late() {
             return;
         }

@@ -193,11 +193,8 @@ impl Image {
         self.object_labels.put(&mut writer);
         self.relists.put(&mut writer);
         self.progress.put(&mut writer);
-        let bearers: BTreeMap<u32, Uid> = self
-            .bearers
-            .iter()
-            .map(|(place, uid)| (place, uid.clone()))
-            .collect();
+        let bearers: BTreeMap<u32, Uid> =
+            self.bearers.iter().map(|(place, uid)| (place, uid.clone())).collect();
         bearers.put(&mut writer);
         write_piece(output, writer)?;
         write_slab(output, &self.namespaces)?;

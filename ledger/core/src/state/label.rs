@@ -42,10 +42,7 @@ impl From<&str> for Label {
             return Self(Form::Apart(text.into()));
         };
         place.copy_from_slice(text.as_bytes());
-        Self(Form::Inline {
-            length: u8::try_from(text.len()).expect("it fits in place"),
-            bytes,
-        })
+        Self(Form::Inline { length: u8::try_from(text.len()).expect("it fits in place"), bytes })
     }
 }
 

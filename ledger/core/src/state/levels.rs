@@ -50,10 +50,7 @@ impl State {
                 let before = self.group_record(name);
                 touched.all_namespaces = before.is_some_and(|(it, _)| it.spec.extensions.each);
             }
-            Event::OverrideEnded {
-                namespace: None,
-                quota,
-            } => {
+            Event::OverrideEnded { namespace: None, quota } => {
                 touched.group = Some(quota.clone());
                 let before = self.group_record(quota);
                 touched.all_namespaces = before.is_some_and(|(it, _)| it.spec.extensions.each);
@@ -72,10 +69,8 @@ impl State {
     /// The groups that count objects of a namespace.
     pub(crate) fn counting_groups(&self, namespace: &Name) -> impl Iterator<Item = Name> {
         let chain = self.chain_of(namespace);
-        let names: Vec<Name> = chain
-            .iter()
-            .map(|link| self.groups.get(link.group).record.name.clone())
-            .collect();
+        let names: Vec<Name> =
+            chain.iter().map(|link| self.groups.get(link.group).record.name.clone()).collect();
         names.into_iter()
     }
 
@@ -160,12 +155,7 @@ impl State {
             return Vec::new();
         };
         let is_whole = !group.record.spec.extensions.each;
-        levels(
-            group.hard(),
-            &group.load.used,
-            &group.load.reserved,
-            is_whole,
-        )
+        levels(group.hard(), &group.load.used, &group.load.reserved, is_whole)
     }
 }
 
@@ -199,26 +189,19 @@ impl State {
     /// The groups that count an object of a namespace with this footprint.
     pub(crate) fn groups_counting(&self, namespace: &Name, footprint: &Footprint) -> Vec<&Name> {
         let chain = self.chain_of(namespace);
-        let counting = chain
-            .iter()
-            .filter(|link| self.groups.counts(link, footprint));
-        counting
-            .map(|link| &self.groups.get(link.group).record.name)
-            .collect()
+        let counting = chain.iter().filter(|link| self.groups.counts(link, footprint));
+        counting.map(|link| &self.groups.get(link.group).record.name).collect()
     }
 
     /// An object.
     pub(crate) fn object_part(&self, namespace: &str, uid: &Uid) -> Option<ObjectPart<'_>> {
-        self.find_object(namespace, uid)
-            .map(|place| self.object_part_at(place))
+        self.find_object(namespace, uid).map(|place| self.object_part_at(place))
     }
 
     /// The objects of a namespace.
     pub(crate) fn object_parts(&self, namespace: &str) -> impl Iterator<Item = ObjectPart<'_>> {
         let namespace = self.namespaces.find(namespace).into_iter();
-        namespace
-            .flat_map(|namespace| &namespace.objects)
-            .map(|&place| self.object_part_at(place))
+        namespace.flat_map(|namespace| &namespace.objects).map(|&place| self.object_part_at(place))
     }
 
     fn object_part_at(&self, place: u32) -> ObjectPart<'_> {

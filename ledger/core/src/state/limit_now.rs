@@ -32,11 +32,7 @@ impl State {
         let namespace = self.namespaces.find(namespace)?;
         let quota = namespace.quotas.get(name)?;
         let sums = namespace.sums_of(quota);
-        Some(LimitNow {
-            hard: quota.hard(),
-            used: &sums.used,
-            reserved: &sums.reserved,
-        })
+        Some(LimitNow { hard: quota.hard(), used: &sums.used, reserved: &sums.reserved })
     }
 
     /// The limits of a group whose limits hold for all of its namespaces together.
@@ -71,16 +67,12 @@ impl State {
     /// The namespaces in which a group counts objects.
     pub(crate) fn namespaces_of_group(&self, name: &str) -> impl Iterator<Item = &Name> {
         let place = self.groups.by_name.get(name);
-        place
-            .into_iter()
-            .flat_map(|&place| self.groups.members(place).keys())
+        place.into_iter().flat_map(|&place| self.groups.members(place).keys())
     }
 
     /// Whether one of these groups counts objects of a namespace.
     pub(crate) fn is_in_any(&self, namespace: &Name, groups: &BTreeSet<Name>) -> bool {
         let chain = self.chain_of(namespace);
-        chain
-            .iter()
-            .any(|link| groups.contains(&self.groups.get(link.group).record.name))
+        chain.iter().any(|link| groups.contains(&self.groups.get(link.group).record.name))
     }
 }

@@ -192,8 +192,6 @@ impl State {
         let (resource, namespace) = self.target_of(item);
         scope.covers(resource, namespace)
             && !item.is_listed_in(relist)
-            && self
-                .version_of(item)
-                .is_some_and(|version| !is_newer(version))
+            && self.version_of(item).is_some_and(|version| !is_newer(version))
     }
 }

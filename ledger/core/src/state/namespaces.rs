@@ -37,11 +37,7 @@ pub struct ObservedNamespace {
     pub seen: Sequence,
 }
 
-record!(ObservedNamespace {
-    record,
-    entry,
-    seen
-});
+record!(ObservedNamespace { record, entry, seen });
 
 /// A quota, and its sums if it has scopes. Without scopes the sums of the namespace apply. A copy copies pointers.
 #[derive(Clone, Debug)]
@@ -71,10 +67,8 @@ impl Extra {
     pub(crate) fn of(record: &QuotaRecord) -> Option<Arc<Self>> {
         let extensions = Extensions::from_metadata(&record.metadata, Carrier::Quota);
         let limits = extensions.r#override.as_ref();
-        let extra = Self {
-            overridden: limits.map(|limits| limits.over(&record.spec.hard)),
-            extensions,
-        };
+        let extra =
+            Self { overridden: limits.map(|limits| limits.over(&record.spec.hard)), extensions };
         (!extra.extensions.is_empty()).then(|| Arc::new(extra))
     }
 }
@@ -222,11 +216,7 @@ impl Namespace {
 
     /// The sums for a quota of this namespace.
     pub(crate) fn sums_of<'a>(&'a self, quota: &'a QuotaState) -> &'a Sums {
-        if quota.is_scoped() {
-            &quota.scoped
-        } else {
-            &self.sums
-        }
+        if quota.is_scoped() { &quota.scoped } else { &self.sums }
     }
 
     /// Adds an object to the sums, or removes it. Returns the change of the sum of all beyond its direct amounts.
@@ -291,10 +281,7 @@ pub(crate) struct Namespaces {
 
 impl Namespaces {
     pub(crate) fn from_slab(slab: Slab<Namespace, CHUNK>) -> Self {
-        let mut namespaces = Self {
-            slab,
-            ..Self::default()
-        };
+        let mut namespaces = Self { slab, ..Self::default() };
         for (place, namespace) in namespaces.slab.clone().iter() {
             namespaces.index(&namespace.name, place);
         }
@@ -302,16 +289,9 @@ impl Namespaces {
     }
 
     fn index(&mut self, name: &Name, place: u32) {
-        let Self {
-            slab,
-            places,
-            hasher,
-            ..
-        } = self;
-        let rehash = |&place: &u32| {
-            slab.get(place)
-                .map_or(0, |namespace| hasher.hash_one(&*namespace.name))
-        };
+        let Self { slab, places, hasher, .. } = self;
+        let rehash =
+            |&place: &u32| slab.get(place).map_or(0, |namespace| hasher.hash_one(&*namespace.name));
         places.insert_unique(hasher.hash_one(&**name), place, rehash);
         self.by_name.insert(name.clone(), place);
     }
@@ -323,15 +303,11 @@ impl Namespaces {
     }
 
     pub(crate) fn get(&self, place: u32) -> &Namespace {
-        self.slab
-            .get(place)
-            .expect("a namespace that holds something exists")
+        self.slab.get(place).expect("a namespace that holds something exists")
     }
 
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut Namespace {
-        self.slab
-            .get_mut(place)
-            .expect("a namespace that holds something exists")
+        self.slab.get_mut(place).expect("a namespace that holds something exists")
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Namespace> {
@@ -342,10 +318,7 @@ impl Namespaces {
         if let Some(place) = self.place(name) {
             return place;
         }
-        let place = self.slab.insert(Namespace {
-            name: name.clone(),
-            ..Namespace::default()
-        });
+        let place = self.slab.insert(Namespace { name: name.clone(), ..Namespace::default() });
         self.index(name, place);
         place
     }

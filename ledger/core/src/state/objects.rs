@@ -29,17 +29,7 @@ pub(crate) struct Object {
     pub(crate) position: u32,
 }
 
-record!(Object {
-    uid,
-    name,
-    version,
-    entry,
-    lapse,
-    namespace,
-    resource,
-    footprint,
-    position
-});
+record!(Object { uid, name, version, entry, lapse, namespace, resource, footprint, position });
 
 /// All objects, by place, uid and name.
 #[derive(Clone, Debug, Default)]
@@ -56,10 +46,7 @@ pub(crate) struct Objects {
 
 impl Objects {
     pub(crate) fn from_parts(slab: Slab<Object, CHUNK>, deleted: Deleted) -> Self {
-        let mut objects = Self {
-            deleted,
-            ..Self::default()
-        };
+        let mut objects = Self { deleted, ..Self::default() };
         objects.by_uid.reserve(slab.len() as usize, |_| 0);
         objects.by_name.reserve(slab.len() as usize, |_| 0);
         objects.slab = slab;
@@ -72,15 +59,11 @@ impl Objects {
     }
 
     pub(crate) fn get(&self, place: u32) -> &Object {
-        self.slab
-            .get(place)
-            .expect("an object that is listed is alive")
+        self.slab.get(place).expect("an object that is listed is alive")
     }
 
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut Object {
-        self.slab
-            .get_mut(place)
-            .expect("an object that is listed is alive")
+        self.slab.get_mut(place).expect("an object that is listed is alive")
     }
 
     /// The objects with this uid, each in another namespace.
@@ -110,15 +93,7 @@ impl Objects {
     }
 
     fn index(&mut self, place: u32) {
-        let Self {
-            slab,
-            by_uid,
-            by_name,
-            lapses,
-            collisions,
-            hasher,
-            ..
-        } = self;
+        let Self { slab, by_uid, by_name, lapses, collisions, hasher, .. } = self;
         let object = slab.get(place).expect("just stored");
         let uid_of = |object: &Object| hasher.hash_one(&object.uid);
         let name_of =
@@ -139,9 +114,7 @@ impl Objects {
 
     fn unindex_name(&mut self, place: u32) {
         let object = self.slab.get(place).expect("still stored");
-        let hash = self
-            .hasher
-            .hash_one((object.namespace, object.resource, &object.name));
+        let hash = self.hasher.hash_one((object.namespace, object.resource, &object.name));
         if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == place) {
             entry.remove();
         }

@@ -100,11 +100,7 @@ impl ObjectsView {
             if after.is_some_and(is_before) || (first.len() == limit && last.is_none_or(is_late)) {
                 return;
             }
-            let key = (
-                resource.clone(),
-                object.name.as_str().into(),
-                object.uid.clone(),
-            );
+            let key = (resource.clone(), object.name.as_str().into(), object.uid.clone());
             first.insert(key, place);
             if first.len() > limit {
                 first.pop_last();

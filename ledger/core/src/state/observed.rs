@@ -31,16 +31,10 @@ impl NamespaceUids {
 impl State {
     pub(super) fn see_namespace(&mut self, entry: Sequence, record: &Arc<NamespaceRecord>) {
         let place = self.ensure_namespace(&record.name);
-        let observed = ObservedNamespace {
-            record: record.clone(),
-            entry,
-            seen: entry,
-        };
+        let observed = ObservedNamespace { record: record.clone(), entry, seen: entry };
         let before = self.namespaces.get_mut(place).observed.replace(observed);
         if let Some(before) = before {
-            self.namespace_uids
-                .0
-                .remove(&(before.record.uid.clone(), place));
+            self.namespace_uids.0.remove(&(before.record.uid.clone(), place));
         }
         self.namespace_uids.0.insert((record.uid.clone(), place));
         self.relists.see(&RESOURCE.into(), &record.name, None);
@@ -80,8 +74,7 @@ impl State {
 
     /// The namespaces that sources have reported, by name.
     pub fn namespace_records(&self) -> impl Iterator<Item = &NamespaceRecord> {
-        self.observed_namespaces("")
-            .map(|namespace| &*namespace.record)
+        self.observed_namespaces("").map(|namespace| &*namespace.record)
     }
 
     /// The observed namespace of this name.

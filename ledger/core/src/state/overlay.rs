@@ -96,10 +96,7 @@ impl Overlay {
 
     /// The sums of all groups.
     pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> Overlaid<'a, &'a Copies> {
-        Overlaid {
-            groups,
-            copies: &self.groups,
-        }
+        Overlaid { groups, copies: &self.groups }
     }
 
     /// Applies the grant or the end of a reservation.
@@ -130,10 +127,7 @@ impl Overlay {
             let part = part.or_insert_with(|| share.part());
             part.take_over(share, names);
             let excess = part.count_in_part(Sum::Reserved, &parts, change);
-            let mut groups = Overlaid {
-                groups: &state.groups,
-                copies: &mut self.groups,
-            };
+            let mut groups = Overlaid { groups: &state.groups, copies: &mut self.groups };
             let sum = Sum::Reserved;
             count_changed(&mut groups, link.group, sum, &parts, &excess, change);
         }
@@ -211,20 +205,13 @@ impl Overlay {
             Event::ReservationSuperseded { uid, namespace, .. } => {
                 self.end(state, namespace, uid);
             }
-            Event::ReservationGrown {
-                uid,
-                namespace,
-                footprint,
-                ..
-            } => {
+            Event::ReservationGrown { uid, namespace, footprint, .. } => {
                 let Some(pending) = state.pending_of(namespace, uid) else {
                     return;
                 };
                 self.end(state, namespace, uid);
-                let grown = Reservation {
-                    footprint: footprint.clone(),
-                    ..(*pending.reservation).clone()
-                };
+                let grown =
+                    Reservation { footprint: footprint.clone(), ..(*pending.reservation).clone() };
                 self.grant(state, Arc::new(grown));
             }
             _ => {}
@@ -233,13 +220,7 @@ impl Overlay {
 
     fn grant(&mut self, state: &State, reservation: Arc<Reservation>) {
         self.change(state, &reservation, Change::Add);
-        let Reservation {
-            uid,
-            namespace,
-            resource,
-            name,
-            ..
-        } = &*reservation;
+        let Reservation { uid, namespace, resource, name, .. } = &*reservation;
         if let Some(changed) = self.namespaces.get_mut(namespace) {
             let names = reservation.footprint.resources.names();
             changed.names.extend(names.cloned());

@@ -40,9 +40,7 @@ impl SlotSet {
     fn in_order(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.0).flat_map(|(word, &bits)| {
             let held = move |bit: &u32| bits >> bit & 1 == 1;
-            (0..u64::BITS)
-                .filter(held)
-                .map(move |bit| word * u64::BITS + bit)
+            (0..u64::BITS).filter(held).map(move |bit| word * u64::BITS + bit)
         })
     }
 }

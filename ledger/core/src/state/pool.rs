@@ -37,10 +37,7 @@ impl<T: Wire> Wire for Pooled<T> {
         self.holders.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            value: Wire::take(reader)?,
-            holders: Wire::take(reader)?,
-        })
+        Ok(Self { value: Wire::take(reader)?, holders: Wire::take(reader)? })
     }
 }
 
@@ -64,17 +61,12 @@ impl<T> Default for Pool<T> {
 
 impl<T: Eq + Hash + Clone> Pool<T> {
     pub(crate) fn from_slab(slab: Slab<Pooled<T>, CHUNK>) -> Self {
-        let mut pool = Self {
-            slab,
-            ..Self::default()
-        };
+        let mut pool = Self { slab, ..Self::default() };
         for (place, pooled) in pool.slab.iter() {
             let hash = pool.hasher.hash_one(&*pooled.value);
             let slab = &pool.slab;
-            let rehash = |&place: &u32| {
-                slab.get(place)
-                    .map_or(0, |p| pool.hasher.hash_one(&*p.value))
-            };
+            let rehash =
+                |&place: &u32| slab.get(place).map_or(0, |p| pool.hasher.hash_one(&*p.value));
             pool.index.insert_unique(hash, place, rehash);
         }
         pool
@@ -92,44 +84,27 @@ impl<T: Eq + Hash + Clone> Pool<T> {
     }
 
     pub(crate) fn get(&self, place: u32) -> &Arc<T> {
-        &self
-            .slab
-            .get(place)
-            .expect("a held value stays in the pool")
-            .value
+        &self.slab.get(place).expect("a held value stays in the pool").value
     }
 
     /// The place of a value, if it is referenced.
     pub(crate) fn find(&self, value: &T) -> Option<u32> {
-        let same = |&place: &u32| {
-            self.slab
-                .get(place)
-                .is_some_and(|pooled| *pooled.value == *value)
-        };
+        let same =
+            |&place: &u32| self.slab.get(place).is_some_and(|pooled| *pooled.value == *value);
         self.index.find(self.hasher.hash_one(value), same).copied()
     }
 
     /// Adds a reference to a value, which is stored if it is new.
     pub(crate) fn hold(&mut self, value: &T) -> u32 {
-        let Self {
-            slab,
-            index,
-            hasher,
-        } = self;
+        let Self { slab, index, hasher } = self;
         let hash = hasher.hash_one(value);
-        let same = |&place: &u32| {
-            slab.get(place)
-                .is_some_and(|pooled| *pooled.value == *value)
-        };
+        let same = |&place: &u32| slab.get(place).is_some_and(|pooled| *pooled.value == *value);
         if let Some(&place) = index.find(hash, same) {
             let pooled = slab.get_mut(place).expect("indexed places are full");
             pooled.holders += 1;
             return place;
         }
-        let place = slab.insert(Pooled {
-            value: Arc::new(value.clone()),
-            holders: 1,
-        });
+        let place = slab.insert(Pooled { value: Arc::new(value.clone()), holders: 1 });
         let rehash = |&place: &u32| slab.get(place).map_or(0, |p| hasher.hash_one(&*p.value));
         index.insert_unique(hash, place, rehash);
         place
@@ -137,10 +112,7 @@ impl<T: Eq + Hash + Clone> Pool<T> {
 
     /// Removes a reference to a value.
     pub(crate) fn release(&mut self, place: u32) -> Arc<T> {
-        let pooled = self
-            .slab
-            .get_mut(place)
-            .expect("a held value stays in the pool");
+        let pooled = self.slab.get_mut(place).expect("a held value stays in the pool");
         pooled.holders -= 1;
         let value = pooled.value.clone();
         if pooled.holders == 0 {

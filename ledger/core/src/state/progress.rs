@@ -38,13 +38,7 @@ struct OfKind {
 
 record!(Progress { sources });
 record!(OfSource { cluster_uid, kinds });
-record!(OfKind {
-    watermark,
-    version,
-    is_absent,
-    is_listed,
-    failing
-});
+record!(OfKind { watermark, version, is_absent, is_listed, failing });
 
 impl OfKind {
     /// Whether the watermark counts. After a loss it does not count until the kind is listed.
@@ -164,9 +158,7 @@ impl State {
     /// rule.
     pub fn awaited_resets<'a>(&'a self, source: &'a Name) -> impl Iterator<Item = &'a RelistScope> {
         let progress = self.progress.sources.get(source);
-        let kinds = progress
-            .map(|progress| &progress.kinds)
-            .filter(|kinds| !kinds.is_empty());
+        let kinds = progress.map(|progress| &progress.kinds).filter(|kinds| !kinds.is_empty());
         let is_awaited = move |kind: &Name| {
             self.charging().contains(kind)
                 || kinds.is_none_or(|kinds| kinds.get(kind).is_some_and(OfKind::is_there))
@@ -192,9 +184,7 @@ impl State {
     /// The lowest watermark of these kinds. None: one of them is unknown.
     #[must_use]
     pub fn watermark(&self, source: &str, resources: &[Name]) -> Option<Timestamp> {
-        let all = resources
-            .iter()
-            .map(|resource| self.watermark_of(source, resource));
+        let all = resources.iter().map(|resource| self.watermark_of(source, resource));
         all.min().flatten()
     }
 

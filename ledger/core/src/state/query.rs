@@ -68,9 +68,7 @@ impl State {
     /// The number of pending reservations of a namespace.
     #[must_use]
     pub fn pending_count_in(&self, namespace: &str) -> usize {
-        self.namespaces
-            .find(namespace)
-            .map_or(0, |namespace| namespace.pending.len())
+        self.namespaces.find(namespace).map_or(0, |namespace| namespace.pending.len())
     }
 
     /// What the pending reservations count as against the bounds on their number: long ones count as several.
@@ -133,22 +131,15 @@ impl State {
     pub(crate) fn sums_in(&self, namespace: &str) -> [&ResourceList; 2] {
         const NONE: &ResourceList = &ResourceList::new();
         let namespace = self.namespaces.find(namespace);
-        namespace.map_or([NONE; 2], |namespace| {
-            [&namespace.sums.used, &namespace.sums.reserved]
-        })
+        namespace.map_or([NONE; 2], |namespace| [&namespace.sums.used, &namespace.sums.reserved])
     }
 
     /// The sums of a namespace; empty if the namespace is.
     #[must_use]
     pub fn totals(&self, namespace: &str) -> Totals {
-        let sums = self
-            .namespaces
-            .find(namespace)
-            .map(|namespace| &*namespace.sums);
-        let copy = |sums: &Sums| Totals {
-            used: sums.used.clone(),
-            reserved: sums.reserved.clone(),
-        };
+        let sums = self.namespaces.find(namespace).map(|namespace| &*namespace.sums);
+        let copy =
+            |sums: &Sums| Totals { used: sums.used.clone(), reserved: sums.reserved.clone() };
         sums.map(copy).unwrap_or_default()
     }
 
@@ -166,9 +157,7 @@ impl State {
     /// The quotas of a namespace as they were set, by name.
     pub fn quota_records(&self, namespace: &str) -> impl Iterator<Item = &Arc<QuotaRecord>> {
         let namespace = self.namespaces.find(namespace);
-        let quotas = namespace
-            .into_iter()
-            .flat_map(|namespace| namespace.quotas.values());
+        let quotas = namespace.into_iter().flat_map(|namespace| namespace.quotas.values());
         quotas.map(|quota| &quota.record)
     }
 

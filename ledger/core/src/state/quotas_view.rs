@@ -87,10 +87,7 @@ impl State {
         let quotas = namespace.quotas.values();
         QuotasView {
             quotas: quotas
-                .map(|quota| CopiedQuota {
-                    beside: beside.clone(),
-                    quota: quota.clone(),
-                })
+                .map(|quota| CopiedQuota { beside: beside.clone(), quota: quota.clone() })
                 .collect(),
         }
     }
@@ -124,10 +121,7 @@ impl State {
                     work += namespace.sums.used.len() + namespace.sums.reserved.len();
                     Arc::new(self.shared_by_quotas(namespace, HOLDS_MAX))
                 });
-                let copied = CopiedQuota {
-                    beside: beside.clone(),
-                    quota: quota.clone(),
-                };
+                let copied = CopiedQuota { beside: beside.clone(), quota: quota.clone() };
                 work += copied.amounts();
                 bytes += quota.record.metadata.len();
                 let is_much = work > PAGE_WORK || bytes > PAGE_METADATA_BYTES;
@@ -147,9 +141,7 @@ impl State {
         };
         let some = namespace.pending.iter().take(holds);
         let pending: Vec<_> = some.map(pending).collect();
-        let amounts = pending
-            .iter()
-            .map(|(reservation, _)| reservation.footprint.resources.len());
+        let amounts = pending.iter().map(|(reservation, _)| reservation.footprint.resources.len());
         SharedByQuotas {
             sums: namespace.sums.clone(),
             pending_amounts: amounts.sum(),
@@ -196,8 +188,7 @@ impl QuotasView {
 
     /// The quotas with their numbers.
     pub fn figures(&self) -> impl Iterator<Item = (&Arc<QuotaRecord>, Vec<Figure>)> {
-        self.iter()
-            .map(|copied| (copied.record(), copied.figures()))
+        self.iter().map(|copied| (copied.record(), copied.figures()))
     }
 
     /// The quotas with their numbers and the holders of reservations.
@@ -236,9 +227,7 @@ impl QuotasView {
 
 impl From<CopiedQuota> for QuotasView {
     fn from(quota: CopiedQuota) -> Self {
-        Self {
-            quotas: vec![quota],
-        }
+        Self { quotas: vec![quota] }
     }
 }
 

@@ -35,16 +35,7 @@ pub(crate) struct Relist {
 }
 
 record!(Relists { open, resets });
-record!(Relist {
-    began,
-    id,
-    allow_empty,
-    spoiled,
-    closed,
-    any,
-    ended,
-    marks
-});
+record!(Relist { began, id, allow_empty, spoiled, closed, any, ended, marks });
 
 impl Relists {
     pub(crate) fn begin(&mut self, entry: Sequence, begin: &RelistBegin) {
@@ -166,10 +157,7 @@ impl Marks {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.words
-            .values()
-            .map(|word| u64::from(word.count_ones()))
-            .sum()
+        self.words.values().map(|word| u64::from(word.count_ones())).sum()
     }
 
     fn set(&mut self, place: u32) {

@@ -50,10 +50,7 @@ pub(crate) struct Reservations {
 
 impl Reservations {
     pub(crate) fn from_parts(slab: Slab<Tracked, CHUNK>, ended_bytes: Option<u64>) -> Self {
-        let mut reservations = Self {
-            ended_bytes,
-            ..Self::default()
-        };
+        let mut reservations = Self { ended_bytes, ..Self::default() };
         reservations.by_uid.reserve(slab.len() as usize, |_| 0);
         reservations.slab = slab;
         let mut ends = Vec::new();
@@ -77,14 +74,7 @@ impl Reservations {
     }
 
     fn index_uid(&mut self, place: u32) {
-        let Self {
-            slab,
-            by_uid,
-            committed,
-            committed_of,
-            hasher,
-            ..
-        } = self;
+        let Self { slab, by_uid, committed, committed_of, hasher, .. } = self;
         let hash_at = |place: u32| {
             let tracked = slab.get(place);
             tracked.map_or(0, |Tracked { reservation, .. }| {
@@ -103,14 +93,7 @@ impl Reservations {
     }
 
     fn unindex_uid(&mut self, place: u32) {
-        let Self {
-            slab,
-            by_uid,
-            committed,
-            committed_of,
-            hasher,
-            ..
-        } = self;
+        let Self { slab, by_uid, committed, committed_of, hasher, .. } = self;
         let Some(tracked) = slab.get(place) else {
             return;
         };
@@ -127,18 +110,8 @@ impl Reservations {
     }
 
     fn index_pending(&mut self, place: u32) {
-        let Self {
-            slab,
-            by_target,
-            hasher,
-            expirations,
-            pending,
-            ..
-        } = self;
-        let Some(Tracked {
-            reservation, owner, ..
-        }) = slab.get(place)
-        else {
+        let Self { slab, by_target, hasher, expirations, pending, .. } = self;
+        let Some(Tracked { reservation, owner, .. }) = slab.get(place) else {
             return;
         };
         pending.add(owner, reservation);
@@ -152,9 +125,7 @@ impl Reservations {
     }
 
     pub(crate) fn get(&self, place: u32) -> &Tracked {
-        self.slab
-            .get(place)
-            .expect("a reservation that is listed is remembered")
+        self.slab.get(place).expect("a reservation that is listed is remembered")
     }
 
     /// Whether there is at most one commit of each object, and at most one other reservation.
@@ -196,8 +167,7 @@ impl Reservations {
     }
 
     pub(crate) fn find_pending(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
-        self.find_in(&self.by_uid, namespace, uid)
-            .filter(|(_, tracked)| tracked.ended.is_none())
+        self.find_in(&self.by_uid, namespace, uid).filter(|(_, tracked)| tracked.ended.is_none())
     }
 
     pub(crate) fn find_committed(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
@@ -232,13 +202,7 @@ impl Reservations {
         if let Some(place) = replaced {
             self.remove(place);
         }
-        let tracked = Tracked {
-            reservation,
-            entry,
-            ended: None,
-            owner,
-            committed: None,
-        };
+        let tracked = Tracked { reservation, entry, ended: None, owner, committed: None };
         let place = self.slab.insert(tracked);
         self.index(place);
         place
@@ -274,12 +238,9 @@ impl Reservations {
         let Some(tracked) = self.slab.get(place) else {
             return;
         };
-        let Tracked {
-            reservation, owner, ..
-        } = tracked;
+        let Tracked { reservation, owner, .. } = tracked;
         let bytes = size::of_reservation(reservation);
-        self.shares
-            .add(owner, &reservation.namespace, (entry, place), bytes);
+        self.shares.add(owner, &reservation.namespace, (entry, place), bytes);
     }
 
     /// Forgets ended reservations until the bound holds: of the principal with the most bytes, and of its namespace with
@@ -301,14 +262,7 @@ impl Reservations {
 
     /// Ends a pending reservation.
     fn settle(&mut self, place: u32, ended: Ended) {
-        let Self {
-            slab,
-            by_target,
-            hasher,
-            expirations,
-            pending,
-            ..
-        } = self;
+        let Self { slab, by_target, hasher, expirations, pending, .. } = self;
         let Some(tracked) = slab.get_mut(place) else {
             return;
         };
@@ -360,8 +314,7 @@ impl Reservations {
             self.pending.remove(&tracked.owner, &tracked.reservation);
         } else if let Some(entry) = tracked.remembered_end() {
             let namespace = &tracked.reservation.namespace;
-            self.shares
-                .remove(&tracked.owner, namespace, (entry, place));
+            self.shares.remove(&tracked.owner, namespace, (entry, place));
         }
     }
 

@@ -37,10 +37,8 @@ enum Selected {
 }
 
 /// A page of reservations, with the way and the time of their ends; and the last place, if there are more.
-pub type ReservationsPage = (
-    Vec<(Arc<Reservation>, Option<(End, Timestamp)>)>,
-    Option<ReservationPlace>,
-);
+pub type ReservationsPage =
+    (Vec<(Arc<Reservation>, Option<(End, Timestamp)>)>, Option<ReservationPlace>);
 
 impl State {
     /// The reservations of a namespace as of now; of ended ones, a bounded number behind a place.
@@ -125,11 +123,9 @@ impl ReservationsView {
     ) -> ReservationsPage {
         let (places, next) = match &self.places {
             Selected::Granted(places) => self.granted(places, after, limit, pause),
-            Selected::Ended {
-                places,
-                wanted,
-                more,
-            } => self.ended(places, *wanted, *more, limit, pause),
+            Selected::Ended { places, wanted, more } => {
+                self.ended(places, *wanted, *more, limit, pause)
+            }
         };
         let shown = |place| {
             let tracked: &Tracked = self.reservations.get(place)?;

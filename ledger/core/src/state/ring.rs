@@ -15,10 +15,7 @@ pub(crate) struct Ring<T, const MAX: u32> {
 
 impl<T, const MAX: u32> Default for Ring<T, MAX> {
     fn default() -> Self {
-        Self {
-            slab: Slab::default(),
-            oldest: 0,
-        }
+        Self { slab: Slab::default(), oldest: 0 }
     }
 }
 

@@ -78,9 +78,7 @@ pub struct Room<'a> {
 #[must_use]
 pub fn room(limits: &[LimitView]) -> BTreeMap<&Name, Room<'_>> {
     let mut room: BTreeMap<&Name, Room<'_>> = BTreeMap::new();
-    let binding = limits
-        .iter()
-        .filter(|limit| limit.is_enforced && limit.is_general);
+    let binding = limits.iter().filter(|limit| limit.is_enforced && limit.is_general);
     for bound_by in binding {
         for figure in &bound_by.figures {
             let next = Room { bound_by, figure };
@@ -100,10 +98,7 @@ impl State {
     pub fn limits_view(&self, namespace: &Name) -> LimitsView {
         let quotas = self.quotas_view(namespace);
         if self.groups.is_empty() {
-            return LimitsView {
-                quotas,
-                ..LimitsView::default()
-            };
+            return LimitsView { quotas, ..LimitsView::default() };
         }
         let found = self.namespaces.find(namespace);
         let chain = self.chain_of(namespace);
@@ -128,15 +123,9 @@ impl State {
                 && quotas.is_some_and(|quotas| quotas.contains_key(&link.record.name))
         };
         let places = 0..links.len();
-        let mut groups: Vec<usize> = places
-            .filter(|&place| !is_replaced(&links[place]))
-            .collect();
+        let mut groups: Vec<usize> = places.filter(|&place| !is_replaced(&links[place])).collect();
         groups.sort_by_key(|&place| (chain[place].distance, &links[place].record.name));
-        LimitsView {
-            quotas,
-            chain: links,
-            groups,
-        }
+        LimitsView { quotas, chain: links, groups }
     }
 }
 
@@ -157,10 +146,7 @@ impl LimitsView {
     /// The limits with their numbers, in the order of a decision. There may be many.
     pub fn views(&self) -> impl Iterator<Item = LimitView> {
         let quotas = self.quotas.iter().map(|quota| {
-            let of = |figure| GroupFigure {
-                figure,
-                guaranteed_to_others: Quantity::ZERO,
-            };
+            let of = |figure| GroupFigure { figure, guaranteed_to_others: Quantity::ZERO };
             LimitView {
                 name: quota.record().name.clone(),
                 kind: LimitKind::ResourceQuota,

@@ -27,21 +27,13 @@ enum Slot<T> {
 
 impl<T, const CHUNK: usize> Clone for Slab<T, CHUNK> {
     fn clone(&self) -> Self {
-        Self {
-            chunks: self.chunks.clone(),
-            free: self.free,
-            live: self.live,
-        }
+        Self { chunks: self.chunks.clone(), free: self.free, live: self.live }
     }
 }
 
 impl<T, const CHUNK: usize> Default for Slab<T, CHUNK> {
     fn default() -> Self {
-        Self {
-            chunks: Vec::new(),
-            free: NONE,
-            live: 0,
-        }
+        Self { chunks: Vec::new(), free: NONE, live: 0 }
     }
 }
 
@@ -177,21 +169,12 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
         let free = u32::take(reader)?;
         let live = u32::take(reader)?;
         let chunks = u64::take(reader)?;
-        Ok((
-            Self {
-                chunks: Vec::new(),
-                free,
-                live,
-            },
-            chunks,
-        ))
+        Ok((Self { chunks: Vec::new(), free, live }, chunks))
     }
 
     pub(crate) fn take_chunk(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         let count = u64::take(reader)?;
-        let count = usize::try_from(count)
-            .ok()
-            .filter(|count| (1..=CHUNK).contains(count));
+        let count = usize::try_from(count).ok().filter(|count| (1..=CHUNK).contains(count));
         let count = count.ok_or_else(|| DecodeError("a chunk of the wrong size".into()))?;
         let mut slots = Vec::with_capacity(CHUNK);
         for _ in 0..count {
@@ -216,10 +199,8 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
         let mut free = slots().count() - live;
         let mut next = self.free;
         while next != NONE {
-            let slot = self
-                .chunks
-                .get(next as usize / CHUNK)
-                .and_then(|c| c.get(next as usize % CHUNK));
+            let slot =
+                self.chunks.get(next as usize / CHUNK).and_then(|c| c.get(next as usize % CHUNK));
             match (slot, free.checked_sub(1)) {
                 (Some(Slot::Free(following)), Some(left)) => (next, free) = (*following, left),
                 _ => return Err(DecodeError("a list of free places that is not one".into())),
@@ -262,15 +243,9 @@ mod tests {
         let mut slab = Slab::<u32, 4>::default();
         let places: Vec<u32> = (0..9).map(|value| slab.insert(value)).collect();
         assert_eq!(places, (0..9).collect::<Vec<_>>());
-        assert_eq!(
-            (slab.remove(3), slab.remove(7), slab.remove(7)),
-            (Some(3), Some(7), None)
-        );
+        assert_eq!((slab.remove(3), slab.remove(7), slab.remove(7)), (Some(3), Some(7), None));
         assert_eq!(slab.len(), 7);
-        assert_eq!(
-            (slab.insert(70), slab.insert(30), slab.insert(9)),
-            (7, 3, 9)
-        );
+        assert_eq!((slab.insert(70), slab.insert(30), slab.insert(9)), (7, 3, 9));
         assert_eq!(slab.get(7), Some(&70));
         assert_eq!(slab.get(100), None);
     }
@@ -285,10 +260,7 @@ mod tests {
         *slab.get_mut(1).unwrap() = 100;
         slab.remove(5);
         slab.insert(500);
-        assert_eq!(
-            copy.iter().map(|(_, value)| *value).collect::<Vec<_>>(),
-            [0, 1, 2, 3, 4, 5]
-        );
+        assert_eq!(copy.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
         assert_eq!(
             slab.iter().map(|(_, value)| *value).collect::<Vec<_>>(),
             [0, 100, 2, 3, 4, 500]

@@ -66,10 +66,7 @@ impl<'a> Parts<'a> {
     /// The given amounts of an object with these traits.
     pub(crate) fn of(traits: &Traits, amounts: Cow<'a, ResourceList>) -> Self {
         if traits.is_plain() {
-            return Self {
-                direct: amounts,
-                shift: ResourceList::new(),
-            };
+            return Self { direct: amounts, shift: ResourceList::new() };
         }
         let mut shift = amounts.mask(|name| traits.amount(name) == Amount::Claimed);
         shift.subtract(&amounts.mask(|name| traits.amount(name) == Amount::Charged));
@@ -104,19 +101,13 @@ impl Sums {
     pub(crate) const NONE: Self = Self {
         used: ResourceList::new(),
         reserved: ResourceList::new(),
-        balance: Balance {
-            used: ResourceList::new(),
-            reserved: ResourceList::new(),
-        },
+        balance: Balance { used: ResourceList::new(), reserved: ResourceList::new() },
     };
 
     /// A part of the sums, to which names can be copied from these. Its zeros count: the whole has other amounts of these
     /// names.
     pub(crate) fn part(&self) -> Self {
-        Self {
-            balance: self.balance.clone(),
-            ..Self::NONE
-        }
+        Self { balance: self.balance.clone(), ..Self::NONE }
     }
 
     /// Copies the amounts of these names from `whole`, unless they are here already.
@@ -183,10 +174,7 @@ impl Balance {
         let mut reserved = self.excess(by, false);
         reserved.subtract(&all_before);
         reserved.subtract(&used);
-        Excess {
-            used: used.without_zeros(),
-            reserved: reserved.without_zeros(),
-        }
+        Excess { used: used.without_zeros(), reserved: reserved.without_zeros() }
     }
 
     /// The positive balance of these names: of used amounts only, or of all.
@@ -227,9 +215,7 @@ impl Balance {
 
 /// The usual format of amounts of a resource. A format taken from the balances would depend on their history.
 fn usual_format(name: &str) -> Format {
-    let is_in_bytes = ["memory", "storage", "hugepages-"]
-        .iter()
-        .any(|part| name.contains(part));
+    let is_in_bytes = ["memory", "storage", "hugepages-"].iter().any(|part| name.contains(part));
     match is_in_bytes {
         true => Format::BinarySI,
         false => Format::DecimalSI,

@@ -22,10 +22,7 @@ fn uid(kind: &str, number: u64) -> Uid {
 
 fn footprint() -> Footprint {
     let amounts = [(Name::from("pods"), "1".parse().unwrap())];
-    Footprint {
-        resources: amounts.into_iter().collect(),
-        ..Footprint::default()
-    }
+    Footprint { resources: amounts.into_iter().collect(), ..Footprint::default() }
 }
 
 fn observed(number: u64) -> Event {
@@ -66,12 +63,7 @@ const QUOTAS: u64 = 100;
 const LIMITS: u64 = 256;
 
 fn set(number: u64) -> Event {
-    let limit = |number| {
-        (
-            Name::from(format!("example.com/r{number:03}")),
-            "1".parse().unwrap(),
-        )
-    };
+    let limit = |number| (Name::from(format!("example.com/r{number:03}")), "1".parse().unwrap());
     let mut hard: ResourceList = (0..LIMITS - 1).map(limit).collect();
     hard.insert("pods".into(), "1000000".parse().unwrap());
     Event::QuotaSet(Arc::new(QuotaRecord {
@@ -80,10 +72,7 @@ fn set(number: u64) -> Event {
         uid: uid("quota", number),
         created: Timestamp::EPOCH,
         metadata: Box::default(),
-        spec: Spec {
-            hard,
-            ..Spec::default()
-        },
+        spec: Spec { hard, ..Spec::default() },
     }))
 }
 
@@ -106,10 +95,7 @@ fn each_amount_of_a_reservation_that_a_quota_shows_counts() {
         let name = Name::from(format!("example.com/r{number:03}"));
         (name, "1".parse().unwrap())
     };
-    let wide = Footprint {
-        resources: (0..64).map(amount).collect(),
-        ..Footprint::default()
-    };
+    let wide = Footprint { resources: (0..64).map(amount).collect(), ..Footprint::default() };
     let wide = (0..100).map(|number| granted_for(number, wide.clone()));
     let state = folded((0..3).map(set).chain(wide));
     let copied = state.copied_quota("team-a", "q000").unwrap();
@@ -146,15 +132,8 @@ fn neither_limits_nor_reservations_are_looked_at_while_the_state_is_held() {
     let shown: Vec<_> = page.views().collect();
     assert!(more && shown.len() > 10, "{}", shown.len());
     assert!(shown.iter().all(|quota| quota.holds.len() == 200));
-    assert!(
-        shown
-            .iter()
-            .all(|quota| quota.holds_omitted as u64 == MANY - 200)
-    );
-    let pods = shown[0]
-        .figures
-        .iter()
-        .find(|figure| &*figure.resource == "pods");
+    assert!(shown.iter().all(|quota| quota.holds_omitted as u64 == MANY - 200));
+    let pods = shown[0].figures.iter().find(|figure| &*figure.resource == "pods");
     assert_eq!(pods.unwrap().reserved, MANY.to_string().parse().unwrap());
     let (mut pauses, mut found, mut after) = (0, 0, (0, 0));
     let looked = work::of(|| {
@@ -178,10 +157,7 @@ fn neither_objects_nor_reservations_are_looked_at_while_the_state_is_held() {
     // Everything is read afterwards, with pauses.
     let (objects, parts) = (objects.unwrap(), parts.unwrap());
     let (mut pauses, most) = (0, 10);
-    assert_eq!(
-        objects.page(None, most, |_, _| true, || pauses += 1).len(),
-        most
-    );
+    assert_eq!(objects.page(None, most, |_, _| true, || pauses += 1).len(), most);
     assert!(pauses >= MANY / 1024, "{pauses}");
     let after = work::of(|| {
         let all = parts.first(None, usize::MAX, || pauses += 1);
@@ -201,10 +177,8 @@ fn the_object_that_bears_a_name_is_the_same_after_a_snapshot() {
         (object.name, object.version) = (name.into(), version);
         Event::ObjectObserved(object)
     };
-    let deleted = |number| Event::ObjectDeleted {
-        uid: uid("object", number),
-        namespace: "team-a".into(),
-    };
+    let deleted =
+        |number| Event::ObjectDeleted { uid: uid("object", number), namespace: "team-a".into() };
     let events = [
         (named(0, "other", 1), None),
         (named(1, "web", 1), Some(1)),
@@ -230,11 +204,7 @@ fn the_object_that_bears_a_name_is_the_same_after_a_snapshot() {
         for state in [&state, &read] {
             let found = state.object_named("team-a", "pods", "web");
             let found = found.map(|object| object.uid);
-            assert_eq!(
-                found,
-                bearer.map(|number| uid("object", number)),
-                "{sequence}"
-            );
+            assert_eq!(found, bearer.map(|number| uid("object", number)), "{sequence}");
         }
     }
 }

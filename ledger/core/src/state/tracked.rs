@@ -126,9 +126,7 @@ impl Tracked {
     /// The entry that ended it, if it is remembered only for repeated requests.
     pub(crate) fn remembered_end(&self) -> Option<Sequence> {
         let ended = self.ended.as_ref();
-        ended
-            .filter(|_| self.committed.is_none())
-            .map(|ended| ended.entry)
+        ended.filter(|_| self.committed.is_none()).map(|ended| ended.entry)
     }
 
     /// How and when it ended.
@@ -148,13 +146,7 @@ pub(crate) struct Ended {
 
 variants!(End { 0 => Observed, 1 => Committed, 2 => Released, 3 => Expired, 4 => Superseded, 5 => Returned });
 record!(Ended { how, time, entry });
-record!(Tracked {
-    reservation,
-    entry,
-    owner,
-    ended,
-    committed
-});
+record!(Tracked { reservation, entry, owner, ended, committed });
 
 /// The target of a pending reservation. A newer reservation for the same target supersedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -167,16 +159,7 @@ pub(crate) struct Target<'a> {
 impl<'a> Target<'a> {
     /// None, if the name is unknown.
     pub(crate) fn of(reservation: &'a Reservation) -> Option<Self> {
-        let Reservation {
-            namespace,
-            resource,
-            name,
-            ..
-        } = reservation;
-        (!name.is_empty()).then_some(Self {
-            namespace,
-            resource,
-            name,
-        })
+        let Reservation { namespace, resource, name, .. } = reservation;
+        (!name.is_empty()).then_some(Self { namespace, resource, name })
     }
 }

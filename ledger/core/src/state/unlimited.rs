@@ -64,10 +64,7 @@ pub(crate) fn holding(
     target: &Footprint,
     observed: Option<&Footprint>,
 ) -> Holding {
-    let mut holding = Holding {
-        unlimited: unlimited(limits, target),
-        ..Holding::default()
-    };
+    let mut holding = Holding { unlimited: unlimited(limits, target), ..Holding::default() };
     for limit in limits {
         let holds = limit.hold(target, observed).is_some_and(|amounts| {
             let mut held = amounts.common(limit.hard());

@@ -77,10 +77,7 @@ impl Curve {
     fn hold(&mut self, value: &Quantity, since: Moment, nanoseconds: u64) {
         self.nanoseconds += nanoseconds;
         integrate(&mut self.integral, value, nanoseconds);
-        let peak = || Peak {
-            value: value.clone(),
-            at: since,
-        };
+        let peak = || Peak { value: value.clone(), at: since };
         match &mut self.values {
             None => self.values = Some((value.clone(), peak(), value.clone())),
             Some((min, max, last)) => {
@@ -98,10 +95,7 @@ impl Curve {
     fn finish(self) -> Option<Values> {
         let (min, max, last) = self.values?;
         Some(Values {
-            mean: self
-                .integral
-                .divided(self.nanoseconds)
-                .in_format(last.format()),
+            mean: self.integral.divided(self.nanoseconds).in_format(last.format()),
             min,
             max,
             last,
@@ -117,10 +111,7 @@ impl Buckets {
         Self {
             period,
             step: step.max(Span::from_nanoseconds(1)),
-            since: Moment {
-                time: period.from,
-                sequence: 0,
-            },
+            since: Moment { time: period.from, sequence: 0 },
             level: None,
             open: Part::default(),
             whole: Part::default(),
@@ -180,19 +171,9 @@ impl Buckets {
     }
 
     fn close(&mut self) {
-        let period = Period {
-            from: self.begin(),
-            to: self.end(),
-        };
+        let period = Period { from: self.begin(), to: self.end() };
         let [used, reserved, taken, hard] = std::mem::take(&mut self.open).map(Curve::finish);
-        self.buckets.push(Bucket {
-            period,
-            used,
-            reserved,
-            taken,
-            hard,
-            last: self.level.clone(),
-        });
+        self.buckets.push(Bucket { period, used, reserved, taken, hard, last: self.level.clone() });
     }
 
     /// The buckets, oldest first, and the whole period.
@@ -200,20 +181,10 @@ impl Buckets {
     pub fn finish(mut self) -> (Vec<Bucket>, Summary) {
         self.hold(self.period.to);
         let time = |at: usize| self.whole[at].nanoseconds;
-        let p95 = |at: usize| {
-            self.tails[at]
-                .percentile(Percentile::P95, time(at))
-                .cloned()
-        };
+        let p95 = |at: usize| self.tails[at].percentile(Percentile::P95, time(at)).cloned();
         let p95 = [p95(0), p95(1), p95(2), p95(3)];
         let [used, reserved, taken, hard] = self.whole.map(Curve::finish);
-        let summary = Summary {
-            used,
-            reserved,
-            taken,
-            hard,
-            p95,
-        };
+        let summary = Summary { used, reserved, taken, hard, p95 };
         (self.buckets, summary)
     }
 }

@@ -21,11 +21,7 @@ impl Level {
     /// Amounts and their limit, if there is one.
     #[must_use]
     pub fn new(used: Quantity, reserved: Quantity, hard: Option<Quantity>) -> Self {
-        let mut level = Self {
-            used,
-            reserved,
-            ..Self::default()
-        };
+        let mut level = Self { used, reserved, ..Self::default() };
         if let Some(hard) = hard {
             level.full = u64::from(level.demand() >= hard);
             level.limits = 1;

@@ -52,12 +52,7 @@ impl Tail {
     /// For percentiles from `lowest` on, of at most so many nanoseconds.
     #[must_use]
     pub fn new(lowest: Percentile, most: u64) -> Self {
-        Self {
-            lowest,
-            most,
-            values: BTreeMap::new(),
-            kept: 0,
-        }
+        Self { lowest, most, values: BTreeMap::new(), kept: 0 }
     }
 
     /// The number had a value for some nanoseconds.
@@ -179,16 +174,9 @@ impl Meter {
     pub fn new(period: Period, lowest: Percentile) -> Self {
         Self {
             period,
-            since: Moment {
-                time: period.from,
-                sequence: 0,
-            },
+            since: Moment { time: period.from, sequence: 0 },
             level: None,
-            integrated: Integrated {
-                used: period.from,
-                reserved: period.from,
-                hard: period.from,
-            },
+            integrated: Integrated { used: period.from, reserved: period.from, hard: period.from },
             measure: Measure {
                 nanoseconds: 0,
                 used: Quantity::ZERO,
@@ -232,11 +220,7 @@ impl Meter {
             };
         let since = &mut self.integrated;
         amount(|level| &level.used, &mut measure.used, &mut since.used);
-        amount(
-            |level| &level.reserved,
-            &mut measure.reserved,
-            &mut since.reserved,
-        );
+        amount(|level| &level.reserved, &mut measure.reserved, &mut since.reserved);
         amount(|level| &level.hard, &mut measure.hard, &mut since.hard);
     }
 
@@ -266,10 +250,7 @@ impl Meter {
         }
         measure.tail.hold(&demand, nanoseconds);
         if measure.peak.as_ref().is_none_or(|peak| demand > peak.value) {
-            measure.peak = Some(Peak {
-                value: demand,
-                at: self.since,
-            });
+            measure.peak = Some(Peak { value: demand, at: self.since });
         }
     }
 

@@ -136,14 +136,7 @@ impl Report {
     /// known denials of the period, in the order of their sequences.
     #[must_use]
     pub fn begin(question: Question, denied: Vec<Denied>, state: &State) -> Self {
-        let Question {
-            period,
-            by,
-            namespaces,
-            groups,
-            member_of,
-            resources,
-        } = question;
+        let Question { period, by, namespaces, groups, member_of, resources } = question;
         let mut rows = Rows::new(period, &by, namespaces, resources);
         rows.assign_all(state, member_of.as_ref(), None);
         let wanted = Wanted {
@@ -199,12 +192,7 @@ impl Report {
                 name: it.name.clone(),
                 footprint: it.footprint.clone(),
             }),
-            Event::ReservationGrown {
-                uid,
-                namespace,
-                footprint,
-                ..
-            } => {
+            Event::ReservationGrown { uid, namespace, footprint, .. } => {
                 let view = state.reservation(namespace, uid);
                 view.map(|ReservationView { reservation, .. }| Granted {
                     namespace: namespace.clone(),
@@ -235,18 +223,10 @@ impl Report {
         if let Some(kinds) = &mut self.kinds {
             kinds.after(state, &mut self.rows);
         }
-        if let Some(Granted {
-            namespace,
-            resource,
-            name,
-            footprint,
-        }) = self.pending.granted.take()
+        if let Some(Granted { namespace, resource, name, footprint }) = self.pending.granted.take()
         {
             let keys = self.keys(state, &namespace, &resource, &name, &footprint);
-            self.rows
-                .count(&namespace, keys, &footprint.resources, |cell| {
-                    &mut cell.grants
-                });
+            self.rows.count(&namespace, keys, &footprint.resources, |cell| &mut cell.grants);
         }
     }
 
@@ -263,15 +243,10 @@ impl Report {
             && denied.sequence < before
             && let Some(denied) = self.denied.pop_front()
         {
-            let footprint = Footprint {
-                resources: denied.requested,
-                ..Footprint::default()
-            };
+            let footprint = Footprint { resources: denied.requested, ..Footprint::default() };
             let keys = self.keys(state, &denied.namespace, &denied.resource, "", &footprint);
             self.rows
-                .count(&denied.namespace, keys, &footprint.resources, |cell| {
-                    &mut cell.denials
-                });
+                .count(&denied.namespace, keys, &footprint.resources, |cell| &mut cell.denials);
         }
     }
 

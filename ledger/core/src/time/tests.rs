@@ -18,10 +18,7 @@ fn level(used: i64, reserved: i64, hard: Option<i64>) -> Level {
 type Steps = Vec<(i64, Option<(i64, i64, Option<i64>)>)>;
 
 fn steps() -> impl Strategy<Value = Steps> {
-    let step = (
-        -10_i64..60,
-        option::weighted(0.8, (0..6_i64, 0..3_i64, option::of(0..8_i64))),
-    );
+    let step = (-10_i64..60, option::weighted(0.8, (0..6_i64, 0..3_i64, option::of(0..8_i64))));
     vec(step, 0..20).prop_map(|mut steps| {
         steps.sort_by_key(|(time, _)| *time);
         steps
@@ -39,16 +36,10 @@ fn at(steps: &Steps, time: i64) -> Option<(usize, Level)> {
 }
 
 fn meter(steps: &Steps, from: i64, to: i64, lowest: Percentile) -> Measure {
-    let period = Period {
-        from: time(from),
-        to: time(to),
-    };
+    let period = Period { from: time(from), to: time(to) };
     let mut meter = Meter::new(period, lowest);
     for (place, (at, step)) in steps.iter().enumerate() {
-        let moment = Moment {
-            time: time(*at),
-            sequence: place as u64,
-        };
+        let moment = Moment { time: time(*at), sequence: place as u64 };
         meter.set(moment, level_of(*step));
     }
     meter.finish()
@@ -167,15 +158,9 @@ proptest! {
 #[test]
 fn integrals_of_large_amounts_over_long_times_are_exact() {
     let amount: Quantity = "7Ei".parse().unwrap();
-    let period = Period {
-        from: Timestamp::EPOCH,
-        to: Timestamp::MAX,
-    };
+    let period = Period { from: Timestamp::EPOCH, to: Timestamp::MAX };
     let mut meter = Meter::new(period, Percentile::MAX);
-    meter.set(
-        Moment::default(),
-        Some(Level::new(amount.clone(), Quantity::ZERO, None)),
-    );
+    meter.set(Moment::default(), Some(Level::new(amount.clone(), Quantity::ZERO, None)));
     let measure = meter.finish();
     assert_eq!(measure.mean(period.nanoseconds()), amount);
     let hours = unit_hours(&measure.used);

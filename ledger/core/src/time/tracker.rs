@@ -102,16 +102,9 @@ impl Tracker {
             namespaces: HashMap::default(),
             groups: HashMap::default(),
             slots: 0,
-            touched: Touched {
-                all_groups: true,
-                all_namespaces: true,
-                ..Touched::default()
-            },
+            touched: Touched { all_groups: true, all_namespaces: true, ..Touched::default() },
             touched_groups: Vec::new(),
-            at: Moment {
-                time: head.time,
-                sequence: head.sequence,
-            },
+            at: Moment { time: head.time, sequence: head.sequence },
         };
         tracker.after(state, changes);
         tracker
@@ -125,10 +118,7 @@ impl Tracker {
             self.touched_groups.extend(state.counting_groups(namespace));
         }
         self.touched_groups.extend(self.touched.group.take());
-        self.at = Moment {
-            time: entry.time,
-            sequence: entry.sequence,
-        };
+        self.at = Moment { time: entry.time, sequence: entry.sequence };
     }
 
     /// Reports what the entry has changed, given the state behind it. Only the first call after
@@ -137,8 +127,7 @@ impl Tracker {
         let touched = mem::take(&mut self.touched);
         if let Some(namespace) = touched.namespace.filter(|_| !touched.all_namespaces) {
             if self.wanted.groups.is_some() {
-                self.touched_groups
-                    .extend(state.counting_groups(&namespace));
+                self.touched_groups.extend(state.counting_groups(&namespace));
             }
             self.renew_namespace(state, &namespace, changes);
         }
@@ -183,11 +172,7 @@ impl Tracker {
         let Some(known) = self.namespaces.get_mut(name) else {
             return;
         };
-        let mut renewal = Renewal {
-            slots: &mut self.slots,
-            at: self.at,
-            changes,
-        };
+        let mut renewal = Renewal { slots: &mut self.slots, at: self.at, changes };
         if self.wanted.sums {
             let levels = state.levels_of_namespace(name);
             let subject = || Subject::Namespace(name.clone());
@@ -203,10 +188,7 @@ impl Tracker {
                 if !known.quotas.contains_key(quota) {
                     known.quotas.insert(quota.clone(), Figures::default());
                 }
-                let subject = || Subject::Quota {
-                    namespace: name.clone(),
-                    name: quota.clone(),
-                };
+                let subject = || Subject::Quota { namespace: name.clone(), name: quota.clone() };
                 if let Some(figures) = known.quotas.get_mut(quota) {
                     renewal.renew(figures, levels, subject);
                 }
@@ -222,11 +204,7 @@ impl Tracker {
         if !self.groups.contains_key(name) {
             self.groups.insert(name.clone(), Figures::default());
         }
-        let mut renewal = Renewal {
-            slots: &mut self.slots,
-            at: self.at,
-            changes,
-        };
+        let mut renewal = Renewal { slots: &mut self.slots, at: self.at, changes };
         if let Some(figures) = self.groups.get_mut(name) {
             let levels = state.levels_of_group(name);
             renewal.renew(figures, levels, || Subject::Group(name.clone()));
@@ -258,14 +236,9 @@ impl<C: Changes> Renewal<'_, C> {
                 self.set(figure, None);
                 at += 1;
             }
-            let order = known
-                .get(at)
-                .map(|figure| figure.key.resource.cmp(resource));
+            let order = known.get(at).map(|figure| figure.key.resource.cmp(resource));
             if order != Some(Ordering::Equal) {
-                let key = Key {
-                    subject: subject(),
-                    resource: resource.clone(),
-                };
+                let key = Key { subject: subject(), resource: resource.clone() };
                 let slot = *self.slots;
                 *self.slots += 1;
                 let level = None;
@@ -287,7 +260,6 @@ impl<C: Changes> Renewal<'_, C> {
         }
         let before = mem::replace(&mut figure.level, level);
         let after = figure.level.as_ref();
-        self.changes
-            .change(figure.slot, &figure.key, self.at, before.as_ref(), after);
+        self.changes.change(figure.slot, &figure.key, self.at, before.as_ref(), after);
     }
 }

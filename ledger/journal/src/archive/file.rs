@@ -40,12 +40,8 @@ pub(super) struct Writer {
 impl Writer {
     /// Begins a file of the batches behind `before`.
     pub(super) fn new(file: Arc<dyn File>, before: &Durable) -> Result<Self, Error> {
-        let mut writer = Self {
-            file,
-            offset: 0,
-            hasher: blake3::Hasher::new(),
-            list: Record::new(LIST),
-        };
+        let mut writer =
+            Self { file, offset: 0, hasher: blake3::Hasher::new(), list: Record::new(LIST) };
         writer.put(&Record::new(HEAD).position(before).finish())?;
         Ok(writer)
     }
@@ -113,14 +109,7 @@ impl Opened {
         if (before.sequence.saturating_add(1), last.sequence) != named {
             return Err(wrong("its content does not match its name".to_owned()));
         }
-        Ok(Self {
-            file,
-            before,
-            last,
-            list_at,
-            foot_at,
-            hash,
-        })
+        Ok(Self { file, before, last, list_at, foot_at, hash })
     }
 
     /// Reads the whole file and compares its hash.
@@ -196,18 +185,9 @@ impl Opened {
 
 /// The error of a missing sequence.
 pub(super) fn missing(file: &Path, sequence: u64) -> Error {
-    damaged(
-        file,
-        None,
-        Some(sequence),
-        format!("sequence {sequence} is missing"),
-    )
+    damaged(file, None, Some(sequence), format!("sequence {sequence} is missing"))
 }
 
 fn damaged(file: &Path, offset: Option<u64>, sequence: Option<u64>, why: String) -> Error {
-    Error::Damaged(
-        Damage::new(file, why)
-            .at_offset(offset)
-            .at_sequence(sequence),
-    )
+    Error::Damaged(Damage::new(file, why).at_offset(offset).at_sequence(sequence))
 }

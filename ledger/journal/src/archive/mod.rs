@@ -88,9 +88,7 @@ impl Archive {
     /// Refuses a ledger that ends before the last archived entry.
     pub(super) fn is_not_ahead_of(&self, durable: &Durable) -> Result<(), Error> {
         let files = self.files();
-        let ahead = files
-            .iter()
-            .find(|file| file.last_sequence > durable.sequence);
+        let ahead = files.iter().find(|file| file.last_sequence > durable.sequence);
         let Some(file) = ahead else {
             return Ok(());
         };
@@ -130,12 +128,7 @@ impl Archive {
         let bytes = self
             .write(&path, before, last, source)
             .inspect_err(|_| self.remove_unfinished(&temporary(&path)))?;
-        let file = ArchiveFile {
-            first_sequence: first,
-            last_sequence: last.sequence,
-            bytes,
-            path,
-        };
+        let file = ArchiveFile { first_sequence: first, last_sequence: last.sequence, bytes, path };
         self.verify(&file, |_, _| {})?;
         let mut files = self.files.write();
         files.retain(|other| other.path != file.path);
@@ -239,10 +232,7 @@ impl Source for Archive {
 fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<ArchiveFile>, Error> {
     let mut files: Vec<ArchiveFile> = Vec::new();
     for listed in disk.list(directory)? {
-        let range = listed
-            .name
-            .strip_suffix(ENDING)
-            .and_then(|range| range.split_once('-'));
+        let range = listed.name.strip_suffix(ENDING).and_then(|range| range.split_once('-'));
         let Some((Ok(first_sequence), Ok(last_sequence))) =
             range.map(|(first, last)| (first.parse(), last.parse()))
         else {
@@ -281,10 +271,7 @@ mod tests {
             listed.into_iter().map(|listed| listed.name)
         };
         let archive = Archive::open(Arc::new(RealDisk), directory.path()).unwrap();
-        let last = Durable {
-            sequence: 5,
-            ..Durable::NOTHING
-        };
+        let last = Durable { sequence: 5, ..Durable::NOTHING };
         let error = archive.store(&Durable::NOTHING, &last, &Broken).err();
         assert!(matches!(error, Some(Error::Closed)), "{error:?}");
         assert_eq!(names().count(), 0);

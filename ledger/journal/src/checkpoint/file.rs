@@ -16,10 +16,8 @@ const EMPTY_LINE: &str = "\n\n";
 
 /// The notes at the end of a file. The text may begin in the middle of a note.
 fn notes(text: &str) -> Vec<String> {
-    let paragraphs: Vec<&str> = text
-        .split(EMPTY_LINE)
-        .map(|text| text.trim_matches('\n'))
-        .collect();
+    let paragraphs: Vec<&str> =
+        text.split(EMPTY_LINE).map(|text| text.trim_matches('\n')).collect();
     let pairs = paragraphs.windows(2);
     pairs
         .filter(|pair| pair[1].starts_with(SIGNATURE))
@@ -59,9 +57,7 @@ pub fn read_all(path: &Path) -> io::Result<Stored> {
             let why = format!("line {line}: what begins there is no checkpoint");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        stored
-            .notes
-            .push(format!("{body}{EMPTY_LINE}{signatures}\n"));
+        stored.notes.push(format!("{body}{EMPTY_LINE}{signatures}\n"));
         rest = next;
     }
     stored.is_cut_off = !rest.is_empty();
@@ -80,12 +76,7 @@ impl Notes {
     /// Those of the operating system; invalid data if anything else is at the end of the file.
     pub fn open(path: &Path, origin: &str) -> io::Result<(Self, Option<String>)> {
         let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut file = options.read(true).write(true).create(true).truncate(false).open(path)?;
         let length = file.metadata()?.len();
         let begin = length.saturating_sub(TAIL_BYTES);
         file.seek(SeekFrom::Start(begin))?;

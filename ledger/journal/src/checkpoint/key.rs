@@ -88,10 +88,8 @@ impl PrivateKey {
         check_name(name)?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| KeyError::Algorithm)?;
         let key = pair.public_key().as_ref().try_into();
-        let public = PublicKey {
-            name: name.to_owned(),
-            key: key.map_err(|_| KeyError::Algorithm)?,
-        };
+        let public =
+            PublicKey { name: name.to_owned(), key: key.map_err(|_| KeyError::Algorithm)? };
         Ok(Self { public, seed, pair })
     }
 

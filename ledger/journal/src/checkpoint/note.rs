@@ -42,12 +42,7 @@ pub enum NoteError {
 }
 
 fn body(checkpoint: &Checkpoint) -> String {
-    let Checkpoint {
-        origin,
-        sequence,
-        hash,
-        time,
-    } = checkpoint;
+    let Checkpoint { origin, sequence, hash, time } = checkpoint;
     let hash = STANDARD.encode(hash.as_bytes());
     format!("{origin}\n{sequence}\n{hash}\n{TIME}{time}\n")
 }
@@ -90,10 +85,7 @@ pub fn verify(note: &str, key: &PublicKey) -> Result<Checkpoint, NoteError> {
     }
     if checkpoint.origin != key.name() {
         let origin = checkpoint.origin;
-        return Err(NoteError::Origin {
-            origin,
-            name: name(),
-        });
+        return Err(NoteError::Origin { origin, name: name() });
     }
     Ok(checkpoint)
 }
@@ -114,22 +106,13 @@ fn parse(note: &str) -> Result<(&str, Checkpoint, &str), NoteError> {
         return Err(wrong("fewer than three lines"));
     };
     let canonical = |text: &str| text == "0" || !text.starts_with(['0', '+']);
-    let sequence = Some(sequence)
-        .filter(|text| canonical(text))
-        .and_then(|text| text.parse().ok());
-    let hash = STANDARD
-        .decode(hash)
-        .ok()
-        .and_then(|bytes| bytes.try_into().ok());
+    let sequence = Some(sequence).filter(|text| canonical(text)).and_then(|text| text.parse().ok());
+    let hash = STANDARD.decode(hash).ok().and_then(|bytes| bytes.try_into().ok());
     let time = lines.find_map(|line| line.strip_prefix(TIME)?.parse().ok());
     let (Some(sequence), Some(hash), Some(time)) = (sequence, hash, time) else {
         return Err(wrong("the sequence, the hash or the time cannot be read"));
     };
-    let checkpoint = Checkpoint {
-        origin: origin.to_owned(),
-        sequence,
-        hash: Hash::from_bytes(hash),
-        time,
-    };
+    let checkpoint =
+        Checkpoint { origin: origin.to_owned(), sequence, hash: Hash::from_bytes(hash), time };
     Ok((signed, checkpoint, signatures))
 }

@@ -116,10 +116,7 @@ mod tests {
         series.begin_file();
         assert_eq!(series.add(at(4, 1, 1)), Ok(()));
         assert_eq!(series.add(at(7, 1, 3)), Ok(()));
-        let sequences: Vec<_> = series
-            .iter()
-            .map(|checkpoint| checkpoint.sequence)
-            .collect();
+        let sequences: Vec<_> = series.iter().map(|checkpoint| checkpoint.sequence).collect();
         assert_eq!(sequences, [2, 4, 7, 9]);
     }
 
@@ -130,10 +127,7 @@ mod tests {
         let fork = Contradiction::Fork { sequence: 5 };
         assert_eq!(series.add(at(5, 2, 10)), Err(fork.clone()));
         assert_eq!(series.add(at(5, 1, 11)), Err(fork));
-        let shrunk = Contradiction::Shrunk {
-            sequence: 3,
-            before: 5,
-        };
+        let shrunk = Contradiction::Shrunk { sequence: 3, before: 5 };
         assert_eq!(series.add(at(3, 1, 9)), Err(shrunk));
         series.begin_file();
         let time = |later, earlier| Err(Contradiction::Time { later, earlier });

@@ -26,10 +26,7 @@ fn checkpoint(sequence: u64) -> Checkpoint {
 fn a_note_looks_as_it_always_has() {
     let note = note::sign(&checkpoint(42), &key());
     let public = key().public().to_string();
-    assert_eq!(
-        public,
-        "ledger.example.com+21bb86ac+AepKbGPinFIKvvVQexMuxfmVR3auvr57kkIe6mkURtIs"
-    );
+    assert_eq!(public, "ledger.example.com+21bb86ac+AepKbGPinFIKvvVQexMuxfmVR3auvr57kkIe6mkURtIs");
     assert_eq!(
         note,
         "ledger.example.com\n42\nCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=\ntime 1970-01-01T00:00:00Z\n\n\
@@ -68,26 +65,14 @@ fn every_changed_byte_of_a_note_is_noticed() {
             let Ok(text) = String::from_utf8(bytes) else {
                 continue;
             };
-            assert!(
-                note::verify(&text, public).is_err(),
-                "byte {at}, bit {bit}: {text}"
-            );
+            assert!(note::verify(&text, public).is_err(), "byte {at}, bit {bit}: {text}");
         }
     }
     let other = PrivateKey::generate("ledger.example.com").unwrap();
     let error = note::verify(&note, other.public()).unwrap_err();
     assert_eq!(error, NoteError::NotSigned("ledger.example.com".into()));
-    let foreign = note::sign(
-        &Checkpoint {
-            origin: "elsewhere".into(),
-            ..checkpoint(1)
-        },
-        &key(),
-    );
-    assert!(matches!(
-        note::verify(&foreign, public),
-        Err(NoteError::Origin { .. })
-    ));
+    let foreign = note::sign(&Checkpoint { origin: "elsewhere".into(), ..checkpoint(1) }, &key());
+    assert!(matches!(note::verify(&foreign, public), Err(NoteError::Origin { .. })));
 }
 
 #[test]
@@ -97,10 +82,7 @@ fn keys_are_read_as_they_are_written_and_wrong_ones_are_refused() {
     assert_eq!(again.public(), key.public());
     assert!(!format!("{key:?}").contains("PRIVATE"));
     assert_eq!(PrivateKey::generate("a b").unwrap_err(), KeyError::Name);
-    let swapped = key
-        .public()
-        .to_string()
-        .replacen("a.example", "b.example", 1);
+    let swapped = key.public().to_string().replacen("a.example", "b.example", 1);
     assert_eq!(swapped.parse::<PublicKey>(), Err(KeyError::Id));
     for text in ["", "x", "a+b", "a+00000000+AAAA", &key.to_secret_text()] {
         assert!(text.parse::<PublicKey>().is_err(), "{text}");
@@ -111,14 +93,8 @@ fn keys_are_read_as_they_are_written_and_wrong_ones_are_refused() {
 fn what_a_kill_leaves_of_a_note_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("checkpoints");
-    let all: Vec<String> = (1..=3)
-        .map(|number| note::sign(&checkpoint(number), &key()))
-        .collect();
-    let whole = all
-        .iter()
-        .map(|note| format!("{note}\n"))
-        .collect::<String>()
-        .into_bytes();
+    let all: Vec<String> = (1..=3).map(|number| note::sign(&checkpoint(number), &key())).collect();
+    let whole = all.iter().map(|note| format!("{note}\n")).collect::<String>().into_bytes();
     let two = all[..2].iter().map(|note| note.len() + 1).sum::<usize>();
     for length in two..=whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
@@ -129,11 +105,7 @@ fn what_a_kill_leaves_of_a_note_is_removed() {
         let mut expected = all[..kept].to_vec();
         expected.push(all[2].clone());
         let stored = read_all(&path).unwrap();
-        assert_eq!(
-            (stored.notes, stored.is_cut_off),
-            (expected, false),
-            "{length}"
-        );
+        assert_eq!((stored.notes, stored.is_cut_off), (expected, false), "{length}");
     }
 }
 
@@ -164,10 +136,7 @@ fn what_no_kill_leaves_is_not_removed() {
     let mut bytes = whole.clone();
     bytes.extend_from_slice(&[0; 100]);
     std::fs::write(&path, &bytes).unwrap();
-    assert_eq!(
-        Notes::open(&path, "ledger.example.com").unwrap().1,
-        Some(last)
-    );
+    assert_eq!(Notes::open(&path, "ledger.example.com").unwrap().1, Some(last));
     assert_eq!(std::fs::read(&path).unwrap(), whole);
 }
 
@@ -175,9 +144,7 @@ fn what_no_kill_leaves_is_not_removed() {
 fn what_is_no_note_is_not_passed_over() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("checkpoints");
-    let all: Vec<String> = (1..=3)
-        .map(|number| note::sign(&checkpoint(number), &key()))
-        .collect();
+    let all: Vec<String> = (1..=3).map(|number| note::sign(&checkpoint(number), &key())).collect();
     let whole = format!("{}\n{}\n{}\n", all[0], all[1], all[2]);
     for at in 0..whole.len() {
         let mut bytes = whole.clone().into_bytes();
@@ -206,9 +173,7 @@ fn the_last_of_many_notes_is_found() {
     let (mut notes, none) = Notes::open(&path, "ledger.example.com").unwrap();
     assert_eq!(none, None);
     for number in 1..=400 {
-        notes
-            .append(&note::sign(&checkpoint(number), &key()))
-            .unwrap();
+        notes.append(&note::sign(&checkpoint(number), &key())).unwrap();
     }
     assert!(std::fs::metadata(&path).unwrap().len() > super::file::TAIL_BYTES);
     let (_, last) = Notes::open(&path, "ledger.example.com").unwrap();

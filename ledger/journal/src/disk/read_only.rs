@@ -24,19 +24,13 @@ pub(crate) struct ReadOnlyDisk {
 
 impl ReadOnlyDisk {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
-        Self {
-            disk,
-            made: Mutex::default(),
-        }
+        Self { disk, made: Mutex::default() }
     }
 }
 
 impl Disk for ReadOnlyDisk {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
-        let file = Arc::new(MemoryFile {
-            path: path.to_path_buf(),
-            content: Mutex::default(),
-        });
+        let file = Arc::new(MemoryFile { path: path.to_path_buf(), content: Mutex::default() });
         let mut made = self.made.lock();
         made.insert(path.to_path_buf(), Arc::clone(&file));
         Ok(file)
@@ -56,11 +50,7 @@ impl Disk for ReadOnlyDisk {
                 made.insert(to.to_path_buf(), file);
                 Ok(())
             }
-            None => Err(Error::io(
-                from,
-                Operation::Rename,
-                ErrorKind::ReadOnlyFilesystem.into(),
-            )),
+            None => Err(Error::io(from, Operation::Rename, ErrorKind::ReadOnlyFilesystem.into())),
         }
     }
 
@@ -156,9 +146,7 @@ struct MemoryFile {
 impl File for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         let content = self.content.lock();
-        let start = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(content.len());
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
         let read = buffer.len().min(content.len() - start);
         buffer[..read].copy_from_slice(&content[start..start + read]);
         Ok(read)
@@ -166,9 +154,7 @@ impl File for MemoryFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
         let mut content = self.content.lock();
-        let end = usize::try_from(offset)
-            .ok()
-            .and_then(|offset| offset.checked_add(bytes.len()));
+        let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(bytes.len()));
         let Some(end) = end else {
             let source: io::Error = ErrorKind::FileTooLarge.into();
             return Err(Error::io(&self.path, Operation::Write, source));

@@ -72,10 +72,7 @@ impl RealLock {
 fn locked(path: &Path, file: fs::File) -> Error {
     let mut text = String::new();
     let _ = file.take(32).read_to_string(&mut text);
-    Error::Locked {
-        directory: parent(path).to_path_buf(),
-        holder: text.trim().parse().ok(),
-    }
+    Error::Locked { directory: parent(path).to_path_buf(), holder: text.trim().parse().ok() }
 }
 
 impl Drop for RealLock {
@@ -212,10 +209,7 @@ fn unreadable(path: &Path, offset: u64, source: std::io::Error) -> Error {
 
 impl RealFile {
     fn shared(file: fs::File, path: &Path) -> Arc<dyn File> {
-        Arc::new(Self {
-            file,
-            path: path.to_path_buf(),
-        })
+        Arc::new(Self { file, path: path.to_path_buf() })
     }
 }
 
@@ -223,10 +217,7 @@ impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         let mut read = 0;
         while read < buffer.len() {
-            match self
-                .file
-                .read_at(&mut buffer[read..], offset.saturating_add(read as u64))
-            {
+            match self.file.read_at(&mut buffer[read..], offset.saturating_add(read as u64)) {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -253,9 +244,7 @@ impl File for RealFile {
     }
 
     fn sync(&self) -> Result<(), Error> {
-        self.file
-            .sync_data()
-            .map_err(|source| Error::io(&self.path, Operation::SyncFile, source))
+        self.file.sync_data().map_err(|source| Error::io(&self.path, Operation::SyncFile, source))
     }
 
     fn length(&self) -> Result<u64, Error> {

@@ -45,19 +45,11 @@ impl SledDatabase {
     /// Opens a copy of a database in the directory for temporary files. File systems with reflinks share the bytes.
     pub(super) fn open_copy(directory: &Path) -> Result<Self, Error> {
         let fail = |source| Error::io(directory, Operation::Copy, source);
-        let copy = tempfile::Builder::new()
-            .prefix("quota-ledger-")
-            .tempdir()
-            .map_err(fail)?;
+        let copy = tempfile::Builder::new().prefix("quota-ledger-").tempdir().map_err(fail)?;
         copy_directory(directory, copy.path()).map_err(fail)?;
         let database = open_sled(copy.path(), directory)?;
         let log = fs::File::open(copy.path().join("db")).map_err(fail)?;
-        Ok(Self {
-            database,
-            directory: directory.to_path_buf(),
-            log,
-            copy: Some(copy),
-        })
+        Ok(Self { database, directory: directory.to_path_buf(), log, copy: Some(copy) })
     }
 
     pub(super) fn open(directory: &Path) -> Result<Self, Error> {
@@ -76,12 +68,7 @@ impl SledDatabase {
         let path = directory.join("db");
         let log =
             fs::File::open(&path).map_err(|source| Error::io(&path, Operation::Open, source))?;
-        let opened = Self {
-            database,
-            directory: directory.to_path_buf(),
-            log,
-            copy: None,
-        };
+        let opened = Self { database, directory: directory.to_path_buf(), log, copy: None };
         match opened.sync_names() {
             Ok(()) => Ok(opened),
             Err(error) => {
@@ -158,12 +145,7 @@ impl Database for SledDatabase {
 
     /// Closes sled, which writes and syncs once more, and panics if that fails.
     fn close(self: Box<Self>) -> Result<(), Error> {
-        let Self {
-            database,
-            directory,
-            log,
-            copy,
-        } = *self;
+        let Self { database, directory, log, copy } = *self;
         let path = directory.join("db");
         guard(&directory, Operation::Close, || {
             drop(database);
@@ -175,19 +157,14 @@ impl Database for SledDatabase {
         }
         // sled may finish on its own thread. This descriptor reports errors of that thread, too.
         wait_until_closed(&path)?;
-        log.sync_data()
-            .map_err(|source| Error::io(path, Operation::SyncFile, source))
+        log.sync_data().map_err(|source| Error::io(path, Operation::SyncFile, source))
     }
 }
 
 /// Opens the database in a directory; errors name `place`.
 fn open_sled(directory: &Path, place: &Path) -> Result<sled::Db, Error> {
     guard(place, Operation::Open, || {
-        sled::Config::new()
-            .path(directory)
-            .cache_capacity(CACHE_BYTES)
-            .flush_every_ms(None)
-            .open()
+        sled::Config::new().path(directory).cache_capacity(CACHE_BYTES).flush_every_ms(None).open()
     })
 }
 
@@ -226,9 +203,7 @@ fn wait_until_closed(log: &Path) -> Result<(), Error> {
         match file.try_lock() {
             // Unlocked explicitly: a child process that is being started holds a copy of the descriptor for a moment.
             Ok(()) => {
-                return file
-                    .unlock()
-                    .map_err(|source| Error::io(log, Operation::Unlock, source));
+                return file.unlock().map_err(|source| Error::io(log, Operation::Unlock, source));
             }
             Err(TryLockError::WouldBlock) => std::thread::park_timeout(CLOSING_WAIT),
             Err(TryLockError::Error(source)) => {
@@ -271,9 +246,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for round in 0..20u8 {
             let database = SledDatabase::open(directory.path()).unwrap();
-            database
-                .insert(vec![(vec![round], vec![round; 8000])])
-                .unwrap();
+            database.insert(vec![(vec![round], vec![round; 8000])]).unwrap();
             database.sync().unwrap();
             let keys = database.range(&[], 100).unwrap();
             assert_eq!(keys.len(), usize::from(round) + 1);
@@ -298,10 +271,7 @@ mod tests {
         let name = "disk::sled_database::tests::an_insert_reports_the_failure_of_a_write_in_the_background";
         let own = std::env::current_exe().unwrap();
         let mut shell = std::process::Command::new("sh");
-        shell.args([
-            "-c",
-            "trap '' XFSZ; ulimit -f 200; exec \"$0\" --exact \"$1\"",
-        ]);
+        shell.args(["-c", "trap '' XFSZ; ulimit -f 200; exec \"$0\" --exact \"$1\""]);
         shell.arg(own).arg(name).env(PLACE, directory.path());
         let output = shell.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);

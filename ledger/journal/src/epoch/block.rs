@@ -38,22 +38,12 @@ pub(super) fn parse_key(key: &[u8]) -> Option<(u64, u32)> {
 /// Appends the pairs of a block of these frames, which continue `before`.
 pub(super) fn encode(before: &Durable, frames: &[u8], pairs: &mut Vec<Pair>) {
     let packed = lz4_flex::block::compress(frames);
-    let (codec, stored) = if packed.len() < frames.len() {
-        (LZ4, packed.as_slice())
-    } else {
-        (RAW, frames)
-    };
-    let pieces = stored
-        .len()
-        .saturating_add(HEADER_BYTES)
-        .div_ceil(VALUE_BYTES);
+    let (codec, stored) =
+        if packed.len() < frames.len() { (LZ4, packed.as_slice()) } else { (RAW, frames) };
+    let pieces = stored.len().saturating_add(HEADER_BYTES).div_ceil(VALUE_BYTES);
     let mut value = Vec::with_capacity(VALUE_BYTES.min(HEADER_BYTES + stored.len()));
     value.extend_from_slice(&[VERSION, codec]);
-    value.extend_from_slice(
-        &u32::try_from(frames.len())
-            .unwrap_or(u32::MAX)
-            .to_le_bytes(),
-    );
+    value.extend_from_slice(&u32::try_from(frames.len()).unwrap_or(u32::MAX).to_le_bytes());
     value.extend_from_slice(&u32::try_from(pieces).unwrap_or(u32::MAX).to_le_bytes());
     value.extend_from_slice(&before.sequence.to_le_bytes());
     value.extend_from_slice(before.hash.as_bytes());
@@ -84,30 +74,19 @@ pub(super) struct Header {
 /// The header in the first piece of a block.
 pub(super) fn parse_header(value: &[u8]) -> Result<Header, String> {
     let mut fields = Fields::new(value);
-    let (Some(version), Some(codec), Some(length), Some(pieces), Some(before)) = (
-        fields.u8(),
-        fields.u8(),
-        fields.u32(),
-        fields.u32(),
-        fields.position(),
-    ) else {
+    let (Some(version), Some(codec), Some(length), Some(pieces), Some(before)) =
+        (fields.u8(), fields.u8(), fields.u32(), fields.u32(), fields.position())
+    else {
         return Err("a block without its header".to_owned());
     };
     if version != VERSION || codec > LZ4 {
-        return Err(format!(
-            "a block of unknown version {version}, codec {codec}"
-        ));
+        return Err(format!("a block of unknown version {version}, codec {codec}"));
     }
     let length = length as usize;
     if length > MAX_PAYLOAD_BYTES + OVERHEAD_BYTES || pieces == 0 {
         return Err("a block of an impossible length".to_owned());
     }
-    Ok(Header {
-        before,
-        pieces: pieces as usize,
-        codec,
-        length,
-    })
+    Ok(Header { before, pieces: pieces as usize, codec, length })
 }
 
 /// Appends the frames of a block, all of whose values are given, to `frames`.
@@ -158,10 +137,7 @@ mod tests {
         let mut pairs = Vec::new();
         encode(&before(7), b"incompressible", &mut pairs);
         encode(&before(8), &[7; 100], &mut pairs);
-        let bytes: Vec<u8> = pairs
-            .into_iter()
-            .flat_map(|(k, v)| [k, v].concat())
-            .collect();
+        let bytes: Vec<u8> = pairs.into_iter().flat_map(|(k, v)| [k, v].concat()).collect();
         golden::check("blocks", &bytes);
     }
 

@@ -63,14 +63,9 @@ impl Manifest {
         let found = disk.database_files(database)?;
         let sealed = self.files.iter().map(|file| &file.name);
         if let Some(missing) = sealed.clone().find(|name| !found.contains(name)) {
-            return Ok(Some(Damage::new(
-                database.join(missing),
-                "the file is missing",
-            )));
+            return Ok(Some(Damage::new(database.join(missing), "the file is missing")));
         }
-        if let Some(more) = found
-            .iter()
-            .find(|name| !sealed.clone().any(|sealed| sealed == *name))
+        if let Some(more) = found.iter().find(|name| !sealed.clone().any(|sealed| sealed == *name))
         {
             let why = "the file was not there when the epoch was sealed";
             return Ok(Some(Damage::new(database.join(more), why)));
@@ -85,13 +80,9 @@ impl Manifest {
                 return Ok(Some(Damage::new(path, why).at_offset(offset)));
             }
             if file.length != sealed.length {
-                let why = format!(
-                    "it has {} bytes and was sealed with {}",
-                    file.length, sealed.length
-                );
-                return Ok(Some(
-                    Damage::new(path, why).at_offset(file.length.min(sealed.length)),
-                ));
+                let why =
+                    format!("it has {} bytes and was sealed with {}", file.length, sealed.length);
+                return Ok(Some(Damage::new(path, why).at_offset(file.length.min(sealed.length))));
             }
         }
         Ok(None)
@@ -102,10 +93,7 @@ impl Manifest {
         let mut record = Record::new(MAGIC).u32(count);
         for file in &self.files {
             let length = u32::try_from(file.name.len()).unwrap_or(u32::MAX);
-            record = record
-                .u32(length)
-                .bytes(file.name.as_bytes())
-                .u64(file.length);
+            record = record.u32(length).bytes(file.name.as_bytes()).u64(file.length);
             for piece in &file.pieces {
                 record = record.hash(piece);
             }
@@ -144,11 +132,7 @@ impl SealedFile {
                 length = length.saturating_add(read as u64);
             }
             if read < PIECE_BYTES {
-                return Ok(Self {
-                    name,
-                    length,
-                    pieces,
-                });
+                return Ok(Self { name, length, pieces });
             }
         }
     }
@@ -164,11 +148,7 @@ impl SealedFile {
             return None;
         }
         let pieces = (0..pieces).map(|_| fields.hash()).collect::<Option<_>>()?;
-        Some(Self {
-            name,
-            length,
-            pieces,
-        })
+        Some(Self { name, length, pieces })
     }
 }
 
@@ -220,10 +200,7 @@ mod tests {
         bytes[140_000] ^= 1;
         fs::write(path.join("db"), &bytes).unwrap();
         let damage = difference().unwrap();
-        assert_eq!(
-            (damage.file, damage.offset),
-            (path.join("db"), Some(131_072))
-        );
+        assert_eq!((damage.file, damage.offset), (path.join("db"), Some(131_072)));
         fs::write(path.join("db"), vec![7; 200_001]).unwrap();
         assert_eq!(difference().unwrap().offset, Some(196_608));
         fs::write(path.join("db"), vec![7; 131_072]).unwrap();

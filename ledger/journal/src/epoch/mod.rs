@@ -99,9 +99,8 @@ impl Epoch {
                 return Err(Error::Compacted { first });
             }
             if slot.is_none() {
-                let opened = self
-                    .open(disk)
-                    .map_err(|error| self.placed(error, self.first_sequence()))?;
+                let opened =
+                    self.open(disk).map_err(|error| self.placed(error, self.first_sequence()))?;
                 *slot = Some(opened);
             }
         }
@@ -195,10 +194,7 @@ impl Epoch {
         throttle: &Throttle,
     ) -> Result<(), Error> {
         let pairs = blocks(before, frames, throttle).map_err(|why| self.damaged(before, why))?;
-        let mut puts: Vec<_> = pairs
-            .iter()
-            .map(|(key, _)| (key.clone(), Vec::new()))
-            .collect();
+        let mut puts: Vec<_> = pairs.iter().map(|(key, _)| (key.clone(), Vec::new())).collect();
         puts.extend(pairs);
         // Keys and values need only one sync: their state after a crash is ignored, unless the database was closed
         // cleanly or sealed.

@@ -41,10 +41,7 @@ impl Epoch {
 
     fn fill(&self, chunk: &mut Chunk, database: &dyn Database, from: u64) -> Result<(), Error> {
         let place = |why| {
-            let position = Durable {
-                sequence: from.saturating_sub(1),
-                ..self.before
-            };
+            let position = Durable { sequence: from.saturating_sub(1), ..self.before };
             self.damaged(&position, why)
         };
         let Some(found) = database.key_at_or_below(&block::key(from, u32::MAX))? else {
@@ -122,9 +119,7 @@ impl Epoch {
                     Parsed::Complete(found) => found,
                     other => return Err(self.damaged(&position, format!("{other:?}"))),
                 };
-                position = found
-                    .follow(&position)
-                    .map_err(|why| self.damaged(&position, why))?;
+                position = found.follow(&position).map_err(|why| self.damaged(&position, why))?;
                 visit(&found);
                 rest = &rest[found.bytes.len()..];
             }

@@ -85,9 +85,7 @@ impl Seal {
         let Some(bytes) = disk.read(&path, RECORD_BYTES)? else {
             return Ok(None);
         };
-        Self::parse(&bytes)
-            .map(Some)
-            .map_err(|why| damaged(&path, 0, why))
+        Self::parse(&bytes).map(Some).map_err(|why| damaged(&path, 0, why))
     }
 
     /// Writes the seal, durably.
@@ -97,10 +95,7 @@ impl Seal {
         epoch: &Path,
         manifest: &Manifest,
     ) -> Result<(), Error> {
-        disk.replace(
-            &epoch.join(FILE),
-            &[self.encode(), manifest.encode()].concat(),
-        )
+        disk.replace(&epoch.join(FILE), &[self.encode(), manifest.encode()].concat())
     }
 }
 
@@ -144,10 +139,8 @@ impl Epoch {
             throttle.pause();
         })?;
         if found != *last {
-            let why = format!(
-                "it ends at sequence {} instead of {}",
-                found.sequence, last.sequence
-            );
+            let why =
+                format!("it ends at sequence {} instead of {}", found.sequence, last.sequence);
             return Err(self.damaged(&found, why));
         }
         self.sync(disk)?;
@@ -192,10 +185,7 @@ mod tests {
         golden::check("seal", &bytes);
         assert_eq!(Seal::parse(&bytes), Ok(seal));
         assert_eq!((seal.first_sequence(), seal.entries()), (11, 20));
-        let backwards = Seal {
-            last: position(2),
-            ..seal
-        };
+        let backwards = Seal { last: position(2), ..seal };
         assert!(Seal::parse(&backwards.encode()).is_err());
     }
 }

@@ -13,12 +13,7 @@ fn frames(position: &mut Durable, batches: usize, length: usize) -> Vec<u8> {
         let mut random = blake3::Hasher::new();
         random.update(&first_sequence.to_le_bytes());
         random.finalize_xof().fill(&mut payload);
-        let batch = Batch {
-            first_sequence,
-            count: 2,
-            time: Timestamp::EPOCH,
-            payload,
-        };
+        let batch = Batch { first_sequence, count: 2, time: Timestamp::EPOCH, payload };
         position.hash = frame::encode(&batch, &position.hash, false, &mut frames);
         position.sequence = batch.last_sequence();
     }
@@ -34,15 +29,11 @@ fn sled_writes_what_is_put_little_more_than_once() {
         let before = position;
         let frames = frames(&mut position, 128, 8 * 1024);
         put += frames.len();
-        epoch
-            .put(&RealDisk, &before, &frames, &Throttle::default())
-            .unwrap();
+        epoch.put(&RealDisk, &before, &frames, &Throttle::default()).unwrap();
     }
     epoch.sync(&RealDisk).unwrap();
     // Its file is a log: rewritten pages are in it twice, until segments are reused.
-    let length = fs::metadata(epoch.directory.join(DATABASE).join("db"))
-        .unwrap()
-        .len();
+    let length = fs::metadata(epoch.directory.join(DATABASE).join("db")).unwrap().len();
     let times = length as f64 / put as f64;
     assert!((1.0..1.3).contains(&times), "{times}");
 }
@@ -54,20 +45,11 @@ fn half_put(disk: &SimDisk) -> (Epoch, Durable) {
     disk.make_directory(directory).unwrap();
     let epoch = Epoch::new(directory, Durable::NOTHING);
     let mut end = Durable::NOTHING;
-    epoch
-        .put(
-            disk,
-            &Durable::NOTHING,
-            &frames(&mut end, 100, 1000),
-            &Throttle::default(),
-        )
-        .unwrap();
+    epoch.put(disk, &Durable::NOTHING, &frames(&mut end, 100, 1000), &Throttle::default()).unwrap();
     let mut ahead = end;
     let places = blocks(&end, &frames(&mut ahead, 100, 1000), &Throttle::default()).unwrap();
     let places = places.into_iter().map(|(key, _)| (key, Vec::new()));
-    epoch
-        .with(disk, |database| database.insert(places.collect()))
-        .unwrap();
+    epoch.with(disk, |database| database.insert(places.collect())).unwrap();
     (epoch, end)
 }
 
@@ -89,10 +71,7 @@ fn a_place_without_its_value_is_damage_and_is_named() {
     let disk = SimDisk::new(1);
     let (epoch, end) = half_put(&disk);
     let missing = end.sequence + 1;
-    for found in [
-        epoch.chunk(&disk, missing).err(),
-        epoch.verify(&disk, |_| {}).err(),
-    ] {
+    for found in [epoch.chunk(&disk, missing).err(), epoch.verify(&disk, |_| {}).err()] {
         match found {
             Some(Error::Damaged(damage)) => assert_eq!(damage.sequence, Some(missing)),
             other => panic!("{other:?}"),
@@ -100,9 +79,7 @@ fn a_place_without_its_value_is_damage_and_is_named() {
     }
     // A later piece of a block, once other blocks follow.
     let block = block::key(1, 1).to_vec();
-    epoch
-        .with(&disk, |database| database.insert(vec![(block, Vec::new())]))
-        .unwrap();
+    epoch.with(&disk, |database| database.insert(vec![(block, Vec::new())])).unwrap();
     match epoch.verify(&disk, |_| {}) {
         Err(Error::Damaged(damage)) => assert_eq!(damage.sequence, Some(1)),
         other => panic!("{other:?}"),
@@ -122,19 +99,13 @@ fn blocks_of_another_size_are_read() {
         block::encode(&before, &frames, &mut pairs);
         all.extend(frames);
     }
-    epoch
-        .with(disk.as_ref(), |database| database.insert(pairs))
-        .unwrap();
+    epoch.with(disk.as_ref(), |database| database.insert(pairs)).unwrap();
     let before = position;
     let more = frames(&mut position, 100, 1000);
-    epoch
-        .put(disk.as_ref(), &before, &more, &Throttle::default())
-        .unwrap();
+    epoch.put(disk.as_ref(), &before, &more, &Throttle::default()).unwrap();
     all.extend(more);
     let mut read = Vec::new();
-    let end = epoch
-        .verify(disk.as_ref(), |frame| read.extend_from_slice(frame.bytes))
-        .unwrap();
+    let end = epoch.verify(disk.as_ref(), |frame| read.extend_from_slice(frame.bytes)).unwrap();
     assert_eq!(end, position);
     assert!(read == all);
 }
@@ -146,18 +117,14 @@ fn what_was_checked_at_a_start_is_not_kept_in_memory() {
     let epoch = Epoch::new(Path::new("/epochs"), Durable::NOTHING);
     let mut end = Durable::NOTHING;
     let first = frames(&mut end, 100, 1000);
-    epoch
-        .put(&disk, &Durable::NOTHING, &first, &Throttle::default())
-        .unwrap();
+    epoch.put(&disk, &Durable::NOTHING, &first, &Throttle::default()).unwrap();
     epoch.close_at(&disk, &end).unwrap();
     assert_eq!(epoch.reopen(&disk).unwrap(), Some(end));
     assert!(epoch.database.read().is_none());
     // Continues as if it had never been closed.
     let before = end;
     let second = frames(&mut end, 100, 1000);
-    epoch
-        .put(&disk, &before, &second, &Throttle::default())
-        .unwrap();
+    epoch.put(&disk, &before, &second, &Throttle::default()).unwrap();
     assert_eq!(epoch.verify(&disk, |_| {}).unwrap(), end);
 }
 
@@ -168,9 +135,7 @@ fn sealed(directory: &Path) -> (Epoch, Seal) {
     for _ in 0..4 {
         let before = end;
         let frames = frames(&mut end, 64, 8 * 1024);
-        epoch
-            .put(&RealDisk, &before, &frames, &Throttle::default())
-            .unwrap();
+        epoch.put(&RealDisk, &before, &frames, &Throttle::default()).unwrap();
     }
     let seal = epoch.seal(&RealDisk, &end, &Throttle::default()).unwrap();
     (epoch, seal)

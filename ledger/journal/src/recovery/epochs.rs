@@ -21,9 +21,7 @@ impl Opening<'_> {
             let path = directory.join(&listed.name);
             if first <= base.sequence {
                 self.disk.remove_directory(&path)?;
-                self.repaired(format!(
-                    "epoch {first}: removed, as compaction had begun to"
-                ));
+                self.repaired(format!("epoch {first}: removed, as compaction had begun to"));
                 continue;
             }
             let Some(seal) = Seal::read(self.disk, &path)? else {
@@ -45,10 +43,7 @@ impl Opening<'_> {
                 ));
             }
             end = seal.last;
-            sealed.push(Sealed {
-                seal,
-                epoch: Arc::new(Epoch::sealed(&directory, &seal)),
-            });
+            sealed.push(Sealed { seal, epoch: Arc::new(Epoch::sealed(&directory, &seal)) });
         }
         Ok(sealed)
     }
@@ -58,9 +53,7 @@ impl Opening<'_> {
     pub(super) fn remove_strays(&mut self) -> Result<(), Error> {
         for (first, path) in std::mem::take(&mut self.strays) {
             self.disk.remove_directory(&path)?;
-            self.repaired(format!(
-                "epoch {first}: removed, as it does not continue the ledger"
-            ));
+            self.repaired(format!("epoch {first}: removed, as it does not continue the ledger"));
         }
         Ok(())
     }
@@ -82,15 +75,12 @@ impl Opening<'_> {
             true => std::thread::available_parallelism().map_or(1, usize::from),
             false => 1,
         };
-        let found = parallel::each(&checked, workers, |sealed| {
-            self.check_epoch(sealed, options)
-        });
+        let found = parallel::each(&checked, workers, |sealed| self.check_epoch(sealed, options));
         // The damage with the lowest sequence is reported first.
         let damaged = found.into_iter().rev().filter_map(Result::transpose);
         let damaged = damaged.collect::<Result<_, _>>()?;
-        let bytes = checked.iter().fold(0u64, |sum, sealed| {
-            sum.saturating_add(sealed.seal.frame_bytes)
-        });
+        let bytes =
+            checked.iter().fold(0u64, |sum, sealed| sum.saturating_add(sealed.seal.frame_bytes));
         Ok((bytes, damaged))
     }
 
@@ -132,9 +122,7 @@ impl Opening<'_> {
         }
         epoch.reset(self.disk)?;
         let first = epoch.before.sequence.saturating_add(1);
-        self.repaired(format!(
-            "epoch {first}: being rebuilt from the write-ahead log"
-        ));
+        self.repaired(format!("epoch {first}: being rebuilt from the write-ahead log"));
         Ok(epoch.before)
     }
 }

@@ -87,20 +87,14 @@ pub(super) fn begin(
 fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Opened, Error> {
     disk.create_directory(directory)?;
     let lock = disk.lock(&directory.join(LOCK))?;
-    let mut opening = Opening {
-        disk: disk.as_ref(),
-        directory,
-        repaired: Vec::new(),
-        strays: Vec::new(),
-    };
+    let mut opening =
+        Opening { disk: disk.as_ref(), directory, repaired: Vec::new(), strays: Vec::new() };
     let base = opening.base()?;
     opening.remove_temporary_files()?;
     let noted = opening.watermark()?;
     let sealed = opening.sealed_epochs(&base.position)?;
     let (checked_bytes, damaged_epochs) = opening.check_sealed(&sealed, &options)?;
-    let sealed_end = sealed
-        .last()
-        .map_or(base.position, |sealed| sealed.seal.last);
+    let sealed_end = sealed.last().map_or(base.position, |sealed| sealed.seal.last);
     let read = opening.wal(sealed.last(), &sealed_end, noted.as_ref())?;
     opening.remove_strays()?;
     let durable = read.position;
@@ -113,19 +107,14 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         archive.clean_up()?;
         archive.is_not_ahead_of(&durable)?;
     }
-    let missing_archive = archive
-        .as_ref()
-        .and_then(|archive| base.missing_in(archive));
+    let missing_archive = archive.as_ref().and_then(|archive| base.missing_in(archive));
     opening.sync_names()?;
     let watermark = DurableWatermark::create(disk.as_ref(), directory, &durable)?;
     let wal = Wal::new(directory.join(wal::DIRECTORY), read.segments);
     let epoch = Epoch::new(&directory.join(epoch::DIRECTORY), sealed_end);
     let flushed = opening.current_epoch(&epoch, &wal, &durable)?;
     let repaired = opening.repaired;
-    let current = Current {
-        epoch: Arc::new(epoch),
-        flushed,
-    };
+    let current = Current { epoch: Arc::new(epoch), flushed };
     let writer = Writer::new(read.active, durable, options.segment_bytes);
     let store = Store {
         disk,
@@ -151,11 +140,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         missing_archive,
         checked_bytes,
     };
-    Ok(Opened {
-        store,
-        lock,
-        recovery,
-    })
+    Ok(Opened { store, lock, recovery })
 }
 
 /// A data directory being opened.

@@ -38,27 +38,18 @@ impl Opening<'_> {
     ) -> Result<Read, Error> {
         let directory = self.directory.join(wal::DIRECTORY);
         let listed = self.disk.list(&directory)?;
-        let mut firsts: Vec<u64> = listed
-            .iter()
-            .filter_map(|listed| wal::first_of(&listed.name))
-            .collect();
+        let mut firsts: Vec<u64> =
+            listed.iter().filter_map(|listed| wal::first_of(&listed.name)).collect();
         // A sealed epoch consists of whole segments: segments before its end are leftovers.
         let released = firsts.partition_point(|first| *first <= base.sequence);
         if let Some(sealed) = sealed.filter(|_| released > 0) {
             sealed.epoch.sync_seal(self.disk)?;
         }
         for first in firsts.drain(..released) {
-            self.disk
-                .remove_file(&directory.join(wal::file_name(first)))?;
-            self.repaired(format!(
-                "log segment {first}: removed, as its epoch is sealed"
-            ));
+            self.disk.remove_file(&directory.join(wal::file_name(first)))?;
+            self.repaired(format!("log segment {first}: removed, as its epoch is sealed"));
         }
-        let mut read = Read {
-            segments: VecDeque::new(),
-            active: None,
-            position: *base,
-        };
+        let mut read = Read { segments: VecDeque::new(), active: None, position: *base };
         let wanted = noted.map_or(0, |noted| noted.sequence);
         let mut at_wanted = (base.sequence == wanted).then_some(*base);
         let last = firsts.last().copied();
@@ -170,15 +161,9 @@ fn zero(file: &dyn File, range: Range<u64>) -> Result<(), Error> {
 }
 
 fn gap(path: &std::path::Path, from: u64, to: u64) -> Error {
-    let why = format!(
-        "the ledger has a gap: sequences {from} to {} are missing",
-        to.saturating_sub(1)
-    );
-    Error::Damaged(
-        Damage::new(path, why)
-            .at_sequence(from)
-            .through(to.checked_sub(1)),
-    )
+    let why =
+        format!("the ledger has a gap: sequences {from} to {} are missing", to.saturating_sub(1));
+    Error::Damaged(Damage::new(path, why).at_sequence(from).through(to.checked_sub(1)))
 }
 
 /// Compares the end of the ledger with the acknowledged position.
@@ -193,9 +178,7 @@ fn acknowledged(
         return Ok(());
     };
     let damaged = |sequence: u64, why: String| {
-        Err(Error::Damaged(
-            Damage::new(directory, why).at_sequence(sequence),
-        ))
+        Err(Error::Damaged(Damage::new(directory, why).at_sequence(sequence)))
     };
     if noted.sequence > end.sequence {
         let why = format!(

@@ -65,10 +65,7 @@ pub(in super::super) fn choose(
 /// The chain at a sequence, if a batch ends there.
 fn position(store: &Store, sequence: u64) -> Result<Option<Durable>, Error> {
     let positions = [store.base_position(), store.durable()];
-    if let Some(position) = positions
-        .iter()
-        .find(|position| position.sequence == sequence)
-    {
+    if let Some(position) = positions.iter().find(|position| position.sequence == sequence) {
         return Ok(Some(*position));
     }
     store.chunk(sequence)?.position_at(sequence)

@@ -23,21 +23,13 @@ impl SimDatabase {
         let inode = state
             .open_database(directory)
             .map_err(|source| Error::io(directory, Operation::Open, source))?;
-        assert!(
-            !state.open_databases.contains(&inode),
-            "{} is open already",
-            directory.display()
-        );
+        assert!(!state.open_databases.contains(&inode), "{} is open already", directory.display());
         if state.databases.get(&inode).is_none_or(|pairs| pairs.broken) {
             return Err(Damage::new(directory, "simulated corruption").into());
         }
         state.open_databases.insert(inode);
         drop(state);
-        Ok(Self {
-            disk,
-            inode,
-            directory: directory.to_path_buf(),
-        })
+        Ok(Self { disk, inode, directory: directory.to_path_buf() })
     }
 
     fn with<T>(&self, operation: Operation, run: impl FnOnce(&mut Pairs) -> T) -> Result<T, Error> {
@@ -45,9 +37,7 @@ impl SimDatabase {
         let mut state = self.disk.state();
         state.step().map_err(fail)?;
         let pairs = state.databases.get_mut(&self.inode);
-        pairs
-            .map(run)
-            .ok_or_else(|| fail(std::io::ErrorKind::NotFound.into()))
+        pairs.map(run).ok_or_else(|| fail(std::io::ErrorKind::NotFound.into()))
     }
 }
 
@@ -91,11 +81,7 @@ impl Database for SimDatabase {
 
     fn key_at_or_below(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.with(Operation::Read, |pairs| {
-            pairs
-                .now
-                .range(..=key.to_vec())
-                .next_back()
-                .map(|(key, _)| key.clone())
+            pairs.now.range(..=key.to_vec()).next_back().map(|(key, _)| key.clone())
         })
     }
 

@@ -78,9 +78,7 @@ impl SimDisk {
 
     /// A copy of the disk, to try something else with.
     pub fn copy(&self) -> Self {
-        Self {
-            state: Arc::new(Mutex::new(self.state().clone())),
-        }
+        Self { state: Arc::new(Mutex::new(self.state().clone())) }
     }
 
     /// Starts again after a crash or a stop, with these faults.
@@ -167,11 +165,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_directory(&self, directory: &Path) -> Result<(), Error> {
-        fail(
-            self.state().sync_directory(directory),
-            directory,
-            Operation::SyncAll,
-        )
+        fail(self.state().sync_directory(directory), directory, Operation::SyncAll)
     }
 
     fn free_space(&self, _: &Path) -> Result<u64, Error> {
@@ -182,10 +176,7 @@ impl Disk for SimDisk {
         if fail(self.state().lock(), path, Operation::Lock)? {
             return Ok(Box::new(SimLock(self.clone())));
         }
-        Err(Error::Locked {
-            directory: super::disk::parent(path).to_path_buf(),
-            holder: None,
-        })
+        Err(Error::Locked { directory: super::disk::parent(path).to_path_buf(), holder: None })
     }
 
     fn lock_to_read(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
@@ -210,11 +201,7 @@ impl Disk for SimDisk {
 
 impl SimDisk {
     fn file(&self, inode: u64, path: &Path) -> Arc<dyn File> {
-        Arc::new(SimFile {
-            disk: self.clone(),
-            inode,
-            path: path.to_path_buf(),
-        })
+        Arc::new(SimFile { disk: self.clone(), inode, path: path.to_path_buf() })
     }
 }
 

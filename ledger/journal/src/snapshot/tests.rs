@@ -23,11 +23,7 @@ fn snapshots(directory: &Path) -> Snapshots {
 fn simulated() -> (SimDisk, Snapshots) {
     let disk = SimDisk::new(1);
     disk.create_directory(Path::new("/data/snapshots")).unwrap();
-    let snapshots = Snapshots::new(
-        Arc::new(disk.clone()),
-        Path::new("/data"),
-        Throttle::default(),
-    );
+    let snapshots = Snapshots::new(Arc::new(disk.clone()), Path::new("/data"), Throttle::default());
     (disk, snapshots)
 }
 
@@ -48,9 +44,7 @@ fn version_1_has_these_bytes() {
 fn a_long_content_is_streamed_and_reads_back() {
     let directory = tempfile::tempdir().unwrap();
     let snapshots = snapshots(directory.path());
-    let content: Vec<u8> = (0..3 * BUFFER_BYTES + 17)
-        .map(|i| (i % 251) as u8)
-        .collect();
+    let content: Vec<u8> = (0..3 * BUFFER_BYTES + 17).map(|i| (i % 251) as u8).collect();
     let info = save(&snapshots, 12, &content);
     assert_eq!(info.bytes, content.len() as u64);
     assert_eq!(snapshots.list().unwrap(), (vec![info.clone()], vec![]));
@@ -65,10 +59,7 @@ fn a_long_content_is_streamed_and_reads_back() {
 fn a_long_content_is_synced_on_the_way_and_a_failure_of_that_is_told() {
     let (disk, snapshots) = simulated();
     let mut writer = snapshots.create(position(3)).unwrap();
-    disk.inject(Faults {
-        fail_sync_at: Some(0),
-        ..Faults::default()
-    });
+    disk.inject(Faults { fail_sync_at: Some(0), ..Faults::default() });
     let step = usize::try_from(STEP_BYTES).unwrap();
     writer.write_all(&vec![7; step - 1]).unwrap();
     writer.write_all(&[7; 2]).unwrap_err();
@@ -122,16 +113,9 @@ fn thinning_keeps_the_newest_and_a_few_of_the_older_ones() {
     let gone = surplus(&all, 2);
     let kept: Vec<u64> = all.iter().copied().filter(|s| !gone.contains(s)).collect();
     assert_eq!(kept[kept.len() - 2..], [999_000, 1_000_000]);
-    assert_eq!(
-        kept[0], 1000,
-        "the oldest stays: it is the base of what is kept"
-    );
+    assert_eq!(kept[0], 1000, "the oldest stays: it is the base of what is kept");
     assert!((5..15).contains(&kept.len()), "{kept:?}");
-    assert_eq!(
-        surplus(&kept, 2),
-        Vec::<u64>::new(),
-        "thinning again changes nothing"
-    );
+    assert_eq!(surplus(&kept, 2), Vec::<u64>::new(), "thinning again changes nothing");
 }
 
 #[test]
@@ -139,10 +123,7 @@ fn a_snapshot_takes_at_most_half_of_the_room_and_gives_back_what_it_took() {
     let (disk, snapshots) = simulated();
     let used = disk.used();
     let room = 6 * STEP_BYTES;
-    disk.inject(Faults {
-        capacity: Some(used + room),
-        ..Faults::default()
-    });
+    disk.inject(Faults { capacity: Some(used + room), ..Faults::default() });
     let mut writer = snapshots.create(position(12)).unwrap();
     let refused = writer.write_all(&vec![7; room as usize]).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::StorageFull);

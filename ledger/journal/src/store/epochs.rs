@@ -76,10 +76,7 @@ impl Epochs {
         let found = {
             let sealed = self.sealed.read();
             let at = sealed.partition_point(|sealed| sealed.seal.last.sequence < sequence);
-            sealed
-                .get(at)
-                .filter(|sealed| sealed.seal.before.sequence < sequence)
-                .cloned()
+            sealed.get(at).filter(|sealed| sealed.seal.before.sequence < sequence).cloned()
         };
         found.inspect(|sealed| self.touch(&sealed.epoch))
     }
@@ -123,10 +120,7 @@ impl Epochs {
     /// Limits the number of open databases to the most recently used ones.
     fn touch(&self, epoch: &Arc<Epoch>) {
         let mut recent = self.recent.lock();
-        if recent
-            .front()
-            .is_some_and(|front| Arc::ptr_eq(front, epoch))
-        {
+        if recent.front().is_some_and(|front| Arc::ptr_eq(front, epoch)) {
             return;
         }
         recent.retain(|other| !Arc::ptr_eq(other, epoch));

@@ -74,10 +74,7 @@ impl Store {
             let recorded = self.base().archived_from;
             recorded.or_else(|| archive.reaches_back_to(to.sequence))
         });
-        let advanced = Base {
-            position: to,
-            archived_from,
-        };
+        let advanced = Base { position: to, archived_from };
         base::stage(self.disk.as_ref(), &self.directory, &advanced)?;
         // After an error either file may be on disk, until the directory is read again.
         base::install(self.disk.as_ref(), &self.directory)
@@ -123,9 +120,10 @@ impl Store {
             sealed_epochs: sealed.len(),
             snapshot_bytes: snapshots.iter().map(|info| info.bytes).sum(),
             snapshots,
-            archive_bytes: self.archive.as_ref().map_or(0, |archive| {
-                archive.files().iter().map(|file| file.bytes).sum()
-            }),
+            archive_bytes: self
+                .archive
+                .as_ref()
+                .map_or(0, |archive| archive.files().iter().map(|file| file.bytes).sum()),
             free_bytes: self.disk.free_space(&self.directory)?,
         })
     }
@@ -160,9 +158,7 @@ impl Source for Store {
             {
                 return archive.chunk(from);
             }
-            return Err(Error::Compacted {
-                first: self.first_sequence(),
-            });
+            return Err(Error::Compacted { first: self.first_sequence() });
         }
         let current = self.epochs.current();
         if from > current.epoch.before.sequence {
@@ -188,9 +184,10 @@ impl Source for Store {
                     chunk => chunk,
                 }
             }
-            None => self.wal.chunk(from, CHUNK_BYTES)?.ok_or(Error::Compacted {
-                first: self.first_sequence(),
-            }),
+            None => self
+                .wal
+                .chunk(from, CHUNK_BYTES)?
+                .ok_or(Error::Compacted { first: self.first_sequence() }),
         }
     }
 }
@@ -218,8 +215,7 @@ impl Lifecycle {
 
     /// Fails if an earlier error ended all writing.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.poisoned()
-            .map_or(Ok(()), |cause| Err(Error::Poisoned { cause }))
+        self.poisoned().map_or(Ok(()), |cause| Err(Error::Poisoned { cause }))
     }
 
     /// Ends all reading: from now on another process may open the directory.

@@ -83,9 +83,8 @@ impl Signal {
 
     fn wait_until(&self, is_requested: impl Fn(&Requests) -> bool) -> MutexGuard<'_, Requests> {
         let mut requests = self.requests.lock();
-        self.changed.wait_while(&mut requests, |requests| {
-            !requests.stop && !is_requested(requests)
-        });
+        self.changed
+            .wait_while(&mut requests, |requests| !requests.stop && !is_requested(requests));
         requests
     }
 

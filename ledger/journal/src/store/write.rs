@@ -152,9 +152,9 @@ impl Store {
         let unsynced = self.write.unsynced.lock().clone();
         match unsynced {
             // Before another sync takes frames for durable that may be lost.
-            Some(unsynced) => self
-                .sync_up_to(&unsynced)
-                .inspect_err(|error| self.lifecycle.poison(error)),
+            Some(unsynced) => {
+                self.sync_up_to(&unsynced).inspect_err(|error| self.lifecycle.poison(error))
+            }
             None => Ok(()),
         }
     }
@@ -207,8 +207,7 @@ impl Store {
             return Ok(());
         }
         // The frames in the group wait for their sync; they go to the new segment.
-        self.rotate(&mut writer)
-            .inspect_err(|error| self.lifecycle.poison(error))?;
+        self.rotate(&mut writer).inspect_err(|error| self.lifecycle.poison(error))?;
         self.epochs.request_seal(self.durable().sequence);
         self.signal.flush_now();
         Ok(())

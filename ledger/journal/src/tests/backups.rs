@@ -5,10 +5,7 @@ use std::io;
 use super::*;
 use crate::{BackedUp, Retention, disk::Disk, read_backup, refer_to_archive, verify, write_backup};
 
-const EVERYTHING: Retention = Retention {
-    max_age: None,
-    max_bytes: Some(0),
-};
+const EVERYTHING: Retention = Retention { max_age: None, max_bytes: Some(0) };
 
 /// A compacted ledger: sealed epochs, one being filled, a log, three snapshots.
 fn ledger() -> (tempfile::TempDir, FileJournal, FileReader, Durable) {
@@ -30,10 +27,7 @@ fn ledger() -> (tempfile::TempDir, FileJournal, FileReader, Durable) {
 fn a_restored_ledger_misses_its_archive_too() {
     let directory = scratch();
     let archive = directory.path().join("archive");
-    let options = Options {
-        archive: Some(archive.clone()),
-        ..small()
-    };
+    let options = Options { archive: Some(archive.clone()), ..small() };
     let data = directory.path().join("data");
     let (mut journal, reader, _) = try_open(&data, options.clone()).unwrap();
     for sequence in [100, 130] {
@@ -46,10 +40,7 @@ fn a_restored_ledger_misses_its_archive_too() {
     let copy = directory.path().join("copy");
     restore(&bytes, &copy).unwrap();
     let (_journal, copied, recovery) = try_open(&copy, options.clone()).unwrap();
-    assert_eq!(
-        (recovery.missing_archive, copied.first_sequence()),
-        (None, 1)
-    );
+    assert_eq!((recovery.missing_archive, copied.first_sequence()), (None, 1));
     drop((_journal, copied));
     fs::remove_file(&files(&archive)[0]).unwrap();
     let missing = || try_open(&copy, options.clone()).unwrap().2.missing_archive;
@@ -68,12 +59,7 @@ fn a_restored_ledger_misses_its_archive_too() {
 }
 
 fn restore(mut bytes: &[u8], directory: &Path) -> Result<BackedUp, Error> {
-    read_backup(
-        &mut bytes,
-        Path::new("the backup"),
-        Arc::new(RealDisk),
-        directory,
-    )
+    read_backup(&mut bytes, Path::new("the backup"), Arc::new(RealDisk), directory)
 }
 
 /// Acts on the ledger when the first bytes of its backup are written.
@@ -119,11 +105,7 @@ fn what_happens_meanwhile_changes_nothing_in_a_backup() {
         }),
     };
     let made = write_backup(&reader, &mut output).unwrap();
-    let expected = BackedUp {
-        first_sequence: kept_from,
-        last: durable,
-        snapshots,
-    };
+    let expected = BackedUp { first_sequence: kept_from, last: durable, snapshots };
     assert_eq!(made, expected);
     assert!(reader.compact(time(400), &EVERYTHING).unwrap().epochs > 0);
 
@@ -177,10 +159,7 @@ fn a_backup_that_is_not_whole_is_refused_and_the_place_named() {
     let refused = |bytes: &[u8], at: usize| {
         let error = restore(bytes, &copy).unwrap_err();
         let text = error.to_string();
-        assert!(
-            error.is_damage() && text.contains("the backup at byte"),
-            "{at}: {text}"
-        );
+        assert!(error.is_damage() && text.contains("the backup at byte"), "{at}: {text}");
         RealDisk.remove_directory(&copy).unwrap();
     };
     let step = 1 + right.len() / 150;

@@ -14,10 +14,7 @@ struct Answered {
     is_replica: bool,
 }
 
-const REPLICA: Answered = Answered {
-    acknowledged: 0,
-    is_replica: true,
-};
+const REPLICA: Answered = Answered { acknowledged: 0, is_replica: true };
 
 fn directory() -> PathBuf {
     PathBuf::from("/data")
@@ -74,10 +71,7 @@ fn live(disk: &SimDisk, answered: &mut Answered, rounds: u64) -> Result<(), Erro
         }
         if round % 7 == 0 {
             while journal.work()? {}
-            let retention = Retention {
-                max_age: Some(Span::from_seconds(20)),
-                max_bytes: None,
-            };
+            let retention = Retention { max_age: Some(Span::from_seconds(20)), max_bytes: None };
             reader.compact(time(durable.sequence), &retention)?;
         }
     }
@@ -123,10 +117,7 @@ fn crash_at_any_call(begin: Answered) {
         for crash_at in 1..=calls {
             let disk = SimDisk::new(crash_at);
             let mut answered = begin;
-            let faults = |crash_at| Faults {
-                crash_at,
-                ..Faults::default()
-            };
+            let faults = |crash_at| Faults { crash_at, ..Faults::default() };
             disk.reboot(Crash::Kill, faults(Some(crash_at)));
             let error = live(&disk, &mut answered, 40).unwrap_err();
             assert!(is_simulated(&error), "{crash:?} {crash_at}: {error}");
@@ -151,9 +142,7 @@ fn crash_upon_crash(begin: Answered) {
     for seed in 0..400u64 {
         let disk = SimDisk::new(seed);
         let mut answered = begin;
-        let mut random = blake3::Hasher::new()
-            .update(&seed.to_le_bytes())
-            .finalize_xof();
+        let mut random = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
         let mut draw = || {
             let mut bytes = [0; 8];
             random.fill(&mut bytes);
@@ -164,11 +153,7 @@ fn crash_upon_crash(begin: Answered) {
             // Often early, while the leftovers of the previous life are being repaired.
             let soon = draw().is_multiple_of(2);
             let at = Some(1 + draw() % if soon { 40 } else { 250 });
-            let crash = if draw().is_multiple_of(2) {
-                Crash::Kill
-            } else {
-                Crash::PowerLoss
-            };
+            let crash = if draw().is_multiple_of(2) { Crash::Kill } else { Crash::PowerLoss };
             let faults = Faults {
                 crash_at: at.filter(|_| !fails_sync),
                 fail_sync_at: at.filter(|_| fails_sync),
@@ -192,20 +177,14 @@ fn a_compaction_whose_sync_fails_is_finished_or_undone() {
     let disk = SimDisk::new(3);
     let mut answered = Answered::default();
     live(&disk, &mut answered, 30).unwrap();
-    let retention = Retention {
-        max_age: Some(Span::ZERO),
-        max_bytes: None,
-    };
+    let retention = Retention { max_age: Some(Span::ZERO), max_bytes: None };
     let (mut failing, mut removed) = (0, 0);
     while removed == 0 {
         failing += 1;
         let disk = disk.copy();
         let (journal, reader, _) =
             FileJournal::open(Arc::new(disk.clone()), &directory(), options()).unwrap();
-        let faults = Faults {
-            fail_sync_at: Some(failing),
-            ..Faults::default()
-        };
+        let faults = Faults { fail_sync_at: Some(failing), ..Faults::default() };
         disk.reboot(Crash::Kill, faults);
         match reader.compact(time(10_000), &retention) {
             Ok(done) => removed = done.epochs,
@@ -214,10 +193,7 @@ fn a_compaction_whose_sync_fails_is_finished_or_undone() {
         drop(journal);
         for crash_at in 1..=40 {
             let disk = disk.copy();
-            let faults = Faults {
-                crash_at: Some(crash_at),
-                ..Faults::default()
-            };
+            let faults = Faults { crash_at: Some(crash_at), ..Faults::default() };
             disk.reboot(Crash::Kill, faults);
             let mut answered = answered;
             let _ = live(&disk, &mut answered, 0);
@@ -236,10 +212,7 @@ fn directories_of_a_killed_start_are_not_lost_later() {
     for crash_at in 1..=20 {
         for seed in 0..20 {
             let disk = SimDisk::new(seed);
-            let faults = Faults {
-                crash_at: Some(crash_at),
-                ..Faults::default()
-            };
+            let faults = Faults { crash_at: Some(crash_at), ..Faults::default() };
             disk.inject(faults);
             let _ = FileJournal::open(Arc::new(disk.clone()), deep, small());
             disk.reboot(Crash::Kill, Faults::default());
@@ -259,10 +232,7 @@ fn directories_of_a_killed_start_are_not_lost_later() {
 fn the_same_seed_gives_the_same_disk() {
     let run = |seed| {
         let disk = SimDisk::new(seed);
-        let faults = Faults {
-            crash_at: Some(333),
-            ..Faults::default()
-        };
+        let faults = Faults { crash_at: Some(333), ..Faults::default() };
         disk.reboot(Crash::Kill, faults);
         assert!(live(&disk, &mut Answered::default(), 40).is_err() && disk.is_dead());
         disk.reboot(Crash::PowerLoss, Faults::default());
@@ -278,11 +248,7 @@ fn the_same_seed_gives_the_same_disk() {
 fn a_disk_that_lies_is_found_out() {
     let lost = (1..200u64).filter(|seed| {
         let disk = SimDisk::new(*seed);
-        let faults = Faults {
-            crash_at: Some(100 + seed),
-            syncs_lie: true,
-            ..Faults::default()
-        };
+        let faults = Faults { crash_at: Some(100 + seed), syncs_lie: true, ..Faults::default() };
         disk.reboot(Crash::Kill, faults);
         let mut answered = Answered::default();
         assert!(live(&disk, &mut answered, 40).is_err());
@@ -302,30 +268,15 @@ fn a_failed_sync_is_final() {
     let (mut journal, reader, _) =
         FileJournal::open(Arc::new(disk.clone()), &directory(), small()).unwrap();
     let durable = fill(&mut journal, 10, 20);
-    let faults = Faults {
-        fail_sync_at: Some(2),
-        ..Faults::default()
-    };
+    let faults = Faults { fail_sync_at: Some(2), ..Faults::default() };
     disk.reboot(Crash::Kill, faults);
     journal.append(batch(11, 2, 20)).unwrap();
     let error = journal.sync().unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Io {
-                operation: crate::Operation::SyncFile,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, Error::Io { operation: crate::Operation::SyncFile, .. }), "{error}");
     for _ in 0..3 {
         let again = journal.sync().unwrap_err().to_string();
         assert!(again.contains("fdatasync"), "{again}");
-        assert!(matches!(
-            journal.append(batch(11, 2, 20)),
-            Err(Error::Poisoned { .. })
-        ));
+        assert!(matches!(journal.append(batch(11, 2, 20)), Err(Error::Poisoned { .. })));
     }
     assert!(reader.poisoned().is_some());
     assert_eq!(reader.durable(), durable);
@@ -375,10 +326,7 @@ fn a_failed_sync_of_what_was_written_is_final() {
     let (mut journal, reader, _) =
         FileJournal::open(Arc::new(disk.clone()), &directory(), small()).unwrap();
     let synced = fill(&mut journal, 4, 20);
-    let faults = Faults {
-        fail_sync_at: Some(1),
-        ..Faults::default()
-    };
+    let faults = Faults { fail_sync_at: Some(1), ..Faults::default() };
     disk.reboot(Crash::Kill, faults);
     journal.append(batch(5, 2, 20)).unwrap();
     journal.write().unwrap();

@@ -47,10 +47,7 @@ fn damage_each(clean: bool, damage: impl Fn(&Path, u64)) -> (usize, usize) {
                 Ok(_) => right += 1,
                 Err(why) => {
                     refused += 1;
-                    assert!(
-                        why.contains(&directory.path().display().to_string()),
-                        "{why}"
-                    );
+                    assert!(why.contains(&directory.path().display().to_string()), "{why}");
                 }
             }
         }
@@ -180,11 +177,7 @@ fn a_torn_write_that_nobody_was_told_of_is_erased() {
             drop(journal);
             let (_, _, again) = open(original.path());
             assert_eq!(again.durable, recovery.durable);
-            assert_eq!(
-                again.repaired,
-                Vec::<String>::new(),
-                "nothing is left to repair"
-            );
+            assert_eq!(again.repaired, Vec::<String>::new(), "nothing is left to repair");
         }
     }
 }
@@ -224,11 +217,7 @@ fn a_current_database_with_something_else_is_rebuilt() {
     let other = directory.path().join("epochs").join(format!("{:020}", 1));
     copy(&other.join("sled"), &current);
     let (_, _, recovery) = open(directory.path());
-    assert!(
-        recovery.repaired[0].contains("rebuilt"),
-        "{:?}",
-        recovery.repaired
-    );
+    assert!(recovery.repaired[0].contains("rebuilt"), "{:?}", recovery.repaired);
     assert_rebuilt(directory.path(), &durable);
 }
 
@@ -250,18 +239,12 @@ fn of_several_damaged_epochs_the_first_is_told() {
         fs::write(path.join("sled/db"), b"short").unwrap();
     }
     for background in [false, true] {
-        let options = Options {
-            background,
-            ..small()
-        };
+        let options = Options { background, ..small() };
         let Err(error) = try_open(directory.path(), options) else {
             panic!("opened");
         };
         let first = sealed[1].display().to_string();
-        assert!(
-            error.is_damage() && error.to_string().contains(&first),
-            "{error}"
-        );
+        assert!(error.is_damage() && error.to_string().contains(&first), "{error}");
     }
 }
 
@@ -288,10 +271,7 @@ fn assert_damaged(directory: &Path) {
         panic!("opened");
     };
     assert!(error.is_damage(), "{error}");
-    let options = Options {
-        start_with_damage: true,
-        ..small()
-    };
+    let options = Options { start_with_damage: true, ..small() };
     let (_journal, reader, recovery) = try_open(directory, options).unwrap();
     assert_eq!(recovery.damaged_epochs.len(), 1);
     let error = read(&reader, 1).unwrap_err();

@@ -28,34 +28,21 @@ fn forged(sequence: u64) -> Vec<u8> {
 }
 
 fn forged_batch(first_sequence: u64) -> Batch {
-    Batch {
-        payload: forged(first_sequence + 2),
-        ..batch(first_sequence, 2, 0)
-    }
+    Batch { payload: forged(first_sequence + 2), ..batch(first_sequence, 2, 0) }
 }
 
 fn opened(disk: &SimDisk, segment_bytes: u64) -> Result<Opened, Error> {
-    let options = Options {
-        segment_bytes,
-        ..small()
-    };
+    let options = Options { segment_bytes, ..small() };
     FileJournal::open(Arc::new(disk.clone()), Path::new("/data"), options)
 }
 
 fn crash_at(call: u64) -> Faults {
-    Faults {
-        crash_at: Some(call),
-        ..Faults::default()
-    }
+    Faults { crash_at: Some(call), ..Faults::default() }
 }
 
 /// Appends a forged batch behind plain ones, until the crash.
 fn append(journal: &mut FileJournal, is_replica: bool) -> Result<(), Error> {
-    let batches = [
-        batch(BEFORE + 1, 2, 300),
-        forged_batch(BEFORE + 3),
-        batch(BEFORE + 5, 2, 300),
-    ];
+    let batches = [batch(BEFORE + 1, 2, 300), forged_batch(BEFORE + 3), batch(BEFORE + 5, 2, 300)];
     for batch in batches {
         journal.append(batch)?;
         if is_replica {
@@ -77,10 +64,7 @@ fn recovers(disk: &SimDisk, segment_bytes: u64) -> bool {
     let (_journal, reader, again) = opened(disk, segment_bytes).unwrap();
     assert_eq!(again.durable.sequence, last + 4);
     assert_eq!(read(&reader, 1).unwrap().len() as u64, last / 2 + 2);
-    recovery
-        .repaired
-        .iter()
-        .any(|what| what.contains("a torn write"))
+    recovery.repaired.iter().any(|what| what.contains("a torn write"))
 }
 
 /// Loses the power at each call of appending, and again at calls of the recovery.
@@ -164,10 +148,7 @@ fn a_forged_batch_is_read_as_any_other() {
 #[test]
 fn damage_to_a_forged_batch_that_others_follow_is_refused() {
     let directory = scratch();
-    let options = Options {
-        segment_bytes: LARGE,
-        ..small()
-    };
+    let options = Options { segment_bytes: LARGE, ..small() };
     let (mut journal, _, _) = try_open(directory.path(), options.clone()).unwrap();
     fill(&mut journal, BEFORE, 100);
     drop(journal);

@@ -21,11 +21,7 @@ pub(super) struct Hooked<D> {
 
 impl<D> Hooked<D> {
     pub(super) const fn new(disk: D) -> Self {
-        Self {
-            disk,
-            before_rename: None,
-            free_space: None,
-        }
+        Self { disk, before_rename: None, free_space: None }
     }
 }
 

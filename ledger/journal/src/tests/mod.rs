@@ -37,12 +37,7 @@ fn scratch() -> tempfile::TempDir {
 
 /// Small segments and epochs, and no background threads.
 fn small() -> Options {
-    Options {
-        segment_bytes: 4096,
-        epoch_bytes: 6000,
-        background: false,
-        ..Options::default()
-    }
+    Options { segment_bytes: 4096, epoch_bytes: 6000, background: false, ..Options::default() }
 }
 
 type Opened = (FileJournal, FileReader, Recovery);
@@ -88,10 +83,7 @@ fn snapshot(reader: &FileReader, position: Durable) {
 /// A payload that differs from all others, and does not compress.
 fn payload(sequence: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    blake3::Hasher::new()
-        .update(&sequence.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut bytes);
+    blake3::Hasher::new().update(&sequence.to_le_bytes()).finalize_xof().fill(&mut bytes);
     bytes
 }
 
@@ -113,9 +105,7 @@ fn time(sequence: u64) -> Timestamp {
 fn fill(journal: &mut FileJournal, sequence: u64, length: usize) -> Durable {
     let mut durable = journal.sync().unwrap();
     while durable.sequence < sequence {
-        journal
-            .append(batch(durable.sequence + 1, 2, length))
-            .unwrap();
+        journal.append(batch(durable.sequence + 1, 2, length)).unwrap();
         durable = journal.sync().unwrap();
     }
     durable

@@ -97,11 +97,7 @@ fn a_killed_process_loses_nothing() {
         let (mut journal, reader, recovery) = open(directory.path());
         assert_eq!(recovery.durable.sequence, sequence);
         let again = |what: &String| what.contains("rebuilt from the write-ahead log");
-        assert!(
-            recovery.repaired.iter().all(again),
-            "{:?}",
-            recovery.repaired
-        );
+        assert!(recovery.repaired.iter().all(again), "{:?}", recovery.repaired);
         assert_holds(&reader, sequence, 300);
         sequence += 14;
         if round % 2 == 0 {
@@ -139,26 +135,15 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     fill(&mut journal, 2, 10);
     let refused = |journal: &mut FileJournal, batch: Batch| {
         let error = journal.append(batch).unwrap_err();
-        assert!(
-            matches!(error, Error::TooLarge { .. } | Error::OutOfOrder { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, Error::TooLarge { .. } | Error::OutOfOrder { .. }), "{error}");
     };
     refused(&mut journal, batch(3, 1, MAX_PAYLOAD_BYTES + 1));
     refused(&mut journal, batch(4, 1, 1));
     refused(&mut journal, batch(2, 1, 1));
     refused(&mut journal, batch(3, 0, 1));
-    refused(
-        &mut journal,
-        Batch {
-            time: Timestamp::EPOCH,
-            ..batch(3, 1, 1)
-        },
-    );
+    refused(&mut journal, Batch { time: Timestamp::EPOCH, ..batch(3, 1, 1) });
     for sequence in 3..6 {
-        journal
-            .append(batch(sequence, 1, MAX_PAYLOAD_BYTES))
-            .unwrap();
+        journal.append(batch(sequence, 1, MAX_PAYLOAD_BYTES)).unwrap();
     }
     refused(&mut journal, batch(6, 1, MAX_PAYLOAD_BYTES));
     assert_eq!(journal.sync().unwrap().sequence, 5);
@@ -173,10 +158,7 @@ fn a_second_opener_is_told_who_has_it() {
         panic!("opened twice");
     };
     let text = error.to_string();
-    assert!(
-        text.contains(&directory.path().display().to_string()),
-        "{text}"
-    );
+    assert!(text.contains(&directory.path().display().to_string()), "{text}");
     assert!(text.contains(&std::process::id().to_string()), "{text}");
     drop(opened);
     open(directory.path());
@@ -185,10 +167,7 @@ fn a_second_opener_is_told_who_has_it() {
 #[test]
 fn readers_on_other_threads_see_a_growing_prefix() {
     let directory = scratch();
-    let options = Options {
-        background: true,
-        ..small()
-    };
+    let options = Options { background: true, ..small() };
     let (mut journal, reader, _) = try_open(directory.path(), options).unwrap();
     let last = 600;
     std::thread::scope(|scope| {

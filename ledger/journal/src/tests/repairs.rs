@@ -36,10 +36,7 @@ fn making(directory: &Path, epoch: &Path) -> PathBuf {
 /// Repairs an epoch from itself, and puts back what has been done since it was made again and set aside.
 fn cut_off_behind_the_setting_aside(directory: &Path, epoch: &Path) {
     let aside = repaired(directory).made.pop().unwrap().aside;
-    assert_eq!(
-        aside,
-        [directory.join("damaged").join(epoch.file_name().unwrap())]
-    );
+    assert_eq!(aside, [directory.join("damaged").join(epoch.file_name().unwrap())]);
     fs::create_dir(directory.join("repair")).unwrap();
     fs::rename(epoch, making(directory, epoch)).unwrap();
 }

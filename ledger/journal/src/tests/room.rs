@@ -19,10 +19,7 @@ fn opened(disk: &SimDisk) -> (FileJournal, u64) {
 }
 
 fn with_room(disk: &SimDisk, bytes: u64) {
-    disk.inject(Faults {
-        capacity: Some(disk.used() + bytes),
-        ..Faults::default()
-    });
+    disk.inject(Faults { capacity: Some(disk.used() + bytes), ..Faults::default() });
 }
 
 #[test]
@@ -47,10 +44,7 @@ fn preparing_a_segment_leaves_room_for_the_present_one() {
 fn a_segment_that_could_not_be_prepared_gives_back_what_it_took() {
     let disk = SimDisk::new(1);
     let (journal, used) = opened(&disk);
-    disk.inject(Faults {
-        fail_write_at: Some(1),
-        ..Faults::default()
-    });
+    disk.inject(Faults { fail_write_at: Some(1), ..Faults::default() });
     journal.work().unwrap();
     assert_eq!(disk.fired().failed_writes, 1);
     assert_eq!(disk.used(), used);
@@ -61,23 +55,14 @@ fn a_segment_that_could_not_be_prepared_gives_back_what_it_took() {
 const EPOCHS: &str = "/data/epochs";
 const ARCHIVE: &str = "/archive";
 
-const EVERYTHING_OLD: Retention = Retention {
-    max_age: Some(Span::ZERO),
-    max_bytes: None,
-};
+const EVERYTHING_OLD: Retention = Retention { max_age: Some(Span::ZERO), max_bytes: None };
 
 /// A ledger of many sealed epochs, with an archive, on a disk with this free space.
 fn with_archive(
     free_space: impl Fn(&SimDisk, &Path) -> u64 + Send + Sync + 'static,
 ) -> (FileJournal, FileReader) {
-    let disk = Hooked {
-        free_space: Some(Box::new(free_space)),
-        ..Hooked::new(SimDisk::new(1))
-    };
-    let options = Options {
-        archive: Some(PathBuf::from(ARCHIVE)),
-        ..small()
-    };
+    let disk = Hooked { free_space: Some(Box::new(free_space)), ..Hooked::new(SimDisk::new(1)) };
+    let options = Options { archive: Some(PathBuf::from(ARCHIVE)), ..small() };
     let (mut journal, reader, _) =
         FileJournal::open(Arc::new(disk), Path::new("/data"), options).unwrap();
     for sequence in [300, 320] {
@@ -128,16 +113,10 @@ fn epochs_that_are_archived_go_although_the_next_one_finds_no_room() {
         false => 1_000_000,
     });
     let before = reader.stats().unwrap();
-    let error = reader
-        .compact(time(10_000), &EVERYTHING_OLD)
-        .unwrap_err()
-        .to_string();
+    let error = reader.compact(time(10_000), &EVERYTHING_OLD).unwrap_err().to_string();
     assert!(error.contains(ARCHIVE), "{error}");
     let after = reader.stats().unwrap();
     assert!(after.sealed_epochs < before.sealed_epochs, "{after:?}");
-    assert!(
-        after.kept_from > 1 && after.archive_bytes < 40_000,
-        "{after:?}"
-    );
+    assert!(after.kept_from > 1 && after.archive_bytes < 40_000, "{after:?}");
     assert_holds(&reader, 320, 400);
 }

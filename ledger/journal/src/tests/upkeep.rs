@@ -14,11 +14,7 @@ fn blobs(directory: &Path) -> usize {
 #[test]
 fn sled_keeps_everything_in_the_file_that_is_synced() {
     let directory = scratch();
-    let options = Options {
-        segment_bytes: 4 << 20,
-        epoch_bytes: 4 << 20,
-        ..small()
-    };
+    let options = Options { segment_bytes: 4 << 20, epoch_bytes: 4 << 20, ..small() };
     let (mut journal, reader, _) = try_open(directory.path(), options).unwrap();
     let mut next = 1;
     for length in [700, 4000, 8000, 20_000, 300_000] {
@@ -41,20 +37,13 @@ fn disk_bytes(directory: &Path) -> u64 {
         .map(|entry| {
             let entry = entry.unwrap();
             let metadata = entry.metadata().unwrap();
-            if metadata.is_dir() {
-                disk_bytes(&entry.path())
-            } else {
-                metadata.blocks() * 512
-            }
+            if metadata.is_dir() { disk_bytes(&entry.path()) } else { metadata.blocks() * 512 }
         })
         .sum()
 }
 
 fn everything_old() -> Retention {
-    Retention {
-        max_age: Some(Span::from_seconds(60)),
-        max_bytes: None,
-    }
+    Retention { max_age: Some(Span::from_seconds(60)), max_bytes: None }
 }
 
 #[test]
@@ -69,17 +58,10 @@ fn the_newest_right_snapshot_is_found() {
     let newest = |sequence: u64, damaged: usize| {
         let (_journal, _, recovery) = open(directory.path());
         let found = recovery.snapshot.map(|info| info.position.sequence);
-        assert_eq!(
-            (found, recovery.damaged_snapshots.len()),
-            (Some(sequence), damaged)
-        );
+        assert_eq!((found, recovery.damaged_snapshots.len()), (Some(sequence), damaged));
     };
     newest(30, 0);
-    let path = |sequence: u64| {
-        directory
-            .path()
-            .join(format!("snapshots/{sequence:020}.snapshot"))
-    };
+    let path = |sequence: u64| directory.path().join(format!("snapshots/{sequence:020}.snapshot"));
     let mut bytes = fs::read(path(30)).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(path(30), bytes).unwrap();
@@ -93,19 +75,10 @@ fn a_snapshot_of_another_ledger_is_not_used() {
     let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     let position = fill(&mut journal, 10, 200);
-    snapshot(
-        &reader,
-        Durable {
-            hash: crate::Hash::GENESIS,
-            ..position
-        },
-    );
+    snapshot(&reader, Durable { hash: crate::Hash::GENESIS, ..position });
     drop(journal);
     let (_journal, _, recovery) = open(directory.path());
-    assert_eq!(
-        (recovery.snapshot, recovery.damaged_snapshots.len()),
-        (None, 1)
-    );
+    assert_eq!((recovery.snapshot, recovery.damaged_snapshots.len()), (None, 1));
 }
 
 #[test]
@@ -113,21 +86,12 @@ fn a_snapshot_of_entries_that_are_lost_is_damage() {
     let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     let position = fill(&mut journal, 10, 200);
-    snapshot(
-        &reader,
-        Durable {
-            sequence: 12,
-            ..position
-        },
-    );
+    snapshot(&reader, Durable { sequence: 12, ..position });
     drop(journal);
     let Err(error) = try_open(directory.path(), small()) else {
         panic!("opened");
     };
-    assert!(
-        error.is_damage() && error.to_string().contains("taken of 12"),
-        "{error}"
-    );
+    assert!(error.is_damage() && error.to_string().contains("taken of 12"), "{error}");
 }
 
 #[test]
@@ -142,16 +106,10 @@ fn compaction_gives_the_disk_back() {
     let epochs = reader.stats().unwrap().sealed_epochs;
 
     let done = reader.compact(time(10_000), &everything_old()).unwrap();
-    assert!(
-        done.epochs >= 5 && done.epochs < epochs,
-        "{done:?} of {epochs}"
-    );
+    assert!(done.epochs >= 5 && done.epochs < epochs, "{done:?} of {epochs}");
     assert!(done.kept_from > 200 && done.kept_from <= 301, "{done:?}");
     let after = disk_bytes(directory.path());
-    assert!(
-        after + done.bytes <= before,
-        "{before} -> {after}, {done:?}"
-    );
+    assert!(after + done.bytes <= before, "{before} -> {after}, {done:?}");
     assert!(after < before / 2, "{before} -> {after}");
 
     let kept = read(&reader, done.kept_from).unwrap();
@@ -213,11 +171,7 @@ fn what_compaction_did_not_get_to_remove_goes_on_open() {
     assert!(!oldest.exists());
     fs::rename(&saved, &oldest).unwrap();
     let (_journal, _, recovery) = open(directory.path());
-    assert!(
-        recovery.repaired[0].contains("compaction"),
-        "{:?}",
-        recovery.repaired
-    );
+    assert!(recovery.repaired[0].contains("compaction"), "{:?}", recovery.repaired);
     assert!(!oldest.exists());
 }
 
@@ -231,10 +185,7 @@ fn what_compresses_well_is_archived_too() {
         ..small()
     };
     let (mut journal, reader, _) = try_open(&directory.path().join("data"), options).unwrap();
-    let zeros = |sequence: u64| Batch {
-        payload: vec![0; 9 << 20],
-        ..batch(sequence, 1, 0)
-    };
+    let zeros = |sequence: u64| Batch { payload: vec![0; 9 << 20], ..batch(sequence, 1, 0) };
     for sequence in 1..=8 {
         journal.append(zeros(sequence)).unwrap();
         let durable = journal.sync().unwrap();
@@ -258,10 +209,7 @@ fn version_1_of_an_archive_is_read() {
     fs::write(directory.path().join(name), golden::bytes("archive")).unwrap();
     let archive = Arc::new(Archive::open(Arc::new(RealDisk), directory.path()).unwrap());
     archive.verify(&archive.files()[0], |_, _| {}).unwrap();
-    let found: Vec<Batch> = archive
-        .read(1)
-        .map(|stored| stored.unwrap().batch)
-        .collect();
+    let found: Vec<Batch> = archive.read(1).map(|stored| stored.unwrap().batch).collect();
     assert_eq!(found, [1, 3, 5].map(|first| batch(first, 2, 40)));
 }
 
@@ -274,10 +222,7 @@ fn a_position_of_the_ledger_is_told_from_another_one() {
         snapshot(&reader, position);
     }
     let ends: Vec<Durable> = reader.read(1).map(|stored| stored.unwrap().end()).collect();
-    let of_other_history = |end: &Durable| Durable {
-        hash: Hash::GENESIS,
-        ..*end
-    };
+    let of_other_history = |end: &Durable| Durable { hash: Hash::GENESIS, ..*end };
     assert!(reader.has(&Durable::NOTHING).unwrap());
     for end in &ends {
         assert!(reader.has(end).unwrap(), "{end:?}");
@@ -296,20 +241,14 @@ fn what_is_archived_can_be_read_from_the_beginning() {
     let directory = scratch();
     let archive = directory.path().join("archive");
     let data = directory.path().join("data");
-    let options = Options {
-        archive: Some(archive.clone()),
-        ..small()
-    };
+    let options = Options { archive: Some(archive.clone()), ..small() };
     let (mut journal, reader, _) = try_open(&data, options.clone()).unwrap();
     for sequence in [300, 320] {
         let position = fill_and_work(&mut journal, sequence, 400);
         snapshot(&reader, position);
     }
     let done = reader.compact(time(10_000), &everything_old()).unwrap();
-    assert!(
-        done.archived >= 5 && done.archived == done.epochs,
-        "{done:?}"
-    );
+    assert!(done.archived >= 5 && done.archived == done.epochs, "{done:?}");
     assert_eq!(reader.first_sequence(), 1);
     assert_holds(&reader, 320, 400);
     drop(journal);
@@ -323,22 +262,11 @@ fn what_is_archived_can_be_read_from_the_beginning() {
     let file = alone.files().remove(2);
     assert!(alone.verify(&file, |_, _| {}).is_ok());
     let right = fs::read(&file.path).unwrap();
-    for place in [
-        0,
-        20,
-        70,
-        500,
-        right.len() / 2,
-        right.len() - 100,
-        right.len() - 1,
-    ] {
+    for place in [0, 20, 70, 500, right.len() / 2, right.len() - 100, right.len() - 1] {
         let mut wrong = right.clone();
         wrong[place] ^= 1;
         fs::write(&file.path, wrong).unwrap();
-        assert!(
-            alone.verify(&file, |_, _| {}).unwrap_err().is_damage(),
-            "{place}"
-        );
+        assert!(alone.verify(&file, |_, _| {}).unwrap_err().is_damage(), "{place}");
     }
 }
 

@@ -16,10 +16,7 @@ fn ledger() -> (tempfile::TempDir, Durable) {
 /// The same, with a look at it before compaction removes anything.
 fn ledger_seen(look: impl FnOnce(&Path)) -> (tempfile::TempDir, Durable) {
     let directory = scratch();
-    let options = Options {
-        archive: Some(directory.path().join("archive")),
-        ..small()
-    };
+    let options = Options { archive: Some(directory.path().join("archive")), ..small() };
     let (mut journal, reader, _) = try_open(&directory.path().join("data"), options).unwrap();
     for sequence in [100, 130] {
         let position = fill_and_work(&mut journal, sequence, 250);
@@ -27,10 +24,7 @@ fn ledger_seen(look: impl FnOnce(&Path)) -> (tempfile::TempDir, Durable) {
     }
     look(directory.path());
     let age = Some(Span::from_seconds(60));
-    let retention = Retention {
-        max_age: age,
-        max_bytes: None,
-    };
+    let retention = Retention { max_age: age, max_bytes: None };
     assert!(reader.compact(time(140), &retention).unwrap().archived > 0);
     let durable = fill_and_work(&mut journal, 160, 250);
     assert!(reader.stats().unwrap().sealed_epochs > 0);
@@ -39,14 +33,7 @@ fn ledger_seen(look: impl FnOnce(&Path)) -> (tempfile::TempDir, Durable) {
 
 fn check(directory: &Path) -> Verified {
     let archive = directory.join("archive");
-    verify(
-        Arc::new(RealDisk),
-        &directory.join("data"),
-        Some(&archive),
-        1,
-        &(),
-    )
-    .unwrap()
+    verify(Arc::new(RealDisk), &directory.join("data"), Some(&archive), 1, &()).unwrap()
 }
 
 /// All relevant files, except those of sled, which changes its own.
@@ -55,11 +42,7 @@ fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         !path.iter().any(|part| part == "sled") && path.extension().is_none_or(|e| e != "tmp")
     };
     let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
-    files(directory)
-        .into_iter()
-        .filter(ours)
-        .map(read)
-        .collect()
+    files(directory).into_iter().filter(ours).map(read).collect()
 }
 
 #[test]
@@ -69,10 +52,7 @@ fn a_whole_ledger_is_right_and_stays_as_it_is() {
     for _ in 0..2 {
         let found = check(directory.path());
         assert_eq!(found.damages, []);
-        assert_eq!(
-            (found.first_sequence, found.entries, found.batches),
-            (1, 160, 80)
-        );
+        assert_eq!((found.first_sequence, found.entries, found.batches), (1, 160, 80));
         assert_eq!((found.last, found.snapshots), (Some(durable), 2));
     }
     assert!(contents(directory.path()) == before);
@@ -106,11 +86,7 @@ fn the_watch_sees_every_batch_and_can_object() {
             let last = batch.last_sequence();
             assert_eq!(batch.first_sequence, self.0.swap(last, SeqCst) + 1);
             assert_eq!(batch.payload, payload(batch.first_sequence, 250));
-            if last == 80 {
-                Err("not what I expected".to_owned())
-            } else {
-                Ok(())
-            }
+            if last == 80 { Err("not what I expected".to_owned()) } else { Ok(()) }
         }
     }
     let (directory, _) = ledger();
@@ -139,10 +115,7 @@ fn several_threads_find_what_one_finds() {
         }
     }
     let (directory, _) = ledger();
-    let (data, archive) = (
-        directory.path().join("data"),
-        directory.path().join("archive"),
-    );
+    let (data, archive) = (directory.path().join("data"), directory.path().join("archive"));
     let check = |jobs| {
         let watch = Sequences(Mutex::default());
         let disk = Arc::new(RealDisk);
@@ -205,48 +178,24 @@ fn what_is_missing_is_found() {
 #[test]
 fn reading_offline_gives_all_and_changes_nothing() {
     let (directory, durable) = ledger();
-    let (data, archive) = (
-        directory.path().join("data"),
-        directory.path().join("archive"),
-    );
+    let (data, archive) = (directory.path().join("data"), directory.path().join("archive"));
     let before = contents(directory.path());
     let offline = Offline::open(Arc::new(RealDisk), &data, Some(&archive)).unwrap();
-    assert_eq!(
-        (offline.first_sequence(), offline.last_sequence()),
-        (1, durable.sequence)
-    );
+    assert_eq!((offline.first_sequence(), offline.last_sequence()), (1, durable.sequence));
     assert_eq!(offline.batches(0).map(Result::unwrap).count(), 80);
-    assert!(matches!(
-        try_open(&data, small()),
-        Err(Error::Locked { .. })
-    ));
+    assert!(matches!(try_open(&data, small()), Err(Error::Locked { .. })));
     drop(offline);
     assert!(contents(directory.path()) == before);
 
     let offline = Offline::open(Arc::new(RealDisk), &archive, None).unwrap();
     assert_eq!(offline.first_sequence(), 1);
-    let last = offline
-        .batches(0)
-        .last()
-        .unwrap()
-        .unwrap()
-        .batch
-        .last_sequence();
+    let last = offline.batches(0).last().unwrap().unwrap().batch.last_sequence();
     assert_eq!(last, offline.last_sequence());
 
     let offline = Offline::open(Arc::new(RealDisk), &data, None).unwrap();
     let first = offline.first_sequence();
     assert!(first > 1);
-    assert!(
-        offline
-            .batches(0)
-            .next()
-            .unwrap()
-            .unwrap()
-            .batch
-            .first_sequence
-            == first
-    );
+    assert!(offline.batches(0).next().unwrap().unwrap().batch.first_sequence == first);
 }
 
 #[test]
@@ -256,21 +205,14 @@ fn a_torn_end_is_noted_and_left() {
     let (mut journal, _, _) = open(&data);
     fill(&mut journal, 6, 30);
     drop(journal);
-    let log = files(&data)
-        .into_iter()
-        .find(|path| path.extension().is_some())
-        .unwrap();
+    let log = files(&data).into_iter().find(|path| path.extension().is_some()).unwrap();
     let mut bytes = fs::read(&log).unwrap();
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
     bytes[end..end + 40].fill(7);
     fs::write(&log, &bytes).unwrap();
     let found = check(directory.path());
     assert_eq!(found.damages, []);
-    assert!(
-        found.notes.iter().any(|note| note.contains("torn")),
-        "{:?}",
-        found.notes
-    );
+    assert!(found.notes.iter().any(|note| note.contains("torn")), "{:?}", found.notes);
     let offline = Offline::open(Arc::new(RealDisk), &data, None).unwrap();
     assert_eq!(offline.batches(0).map(Result::unwrap).count(), 3);
     drop(offline);
@@ -281,26 +223,14 @@ fn a_torn_end_is_noted_and_left() {
 fn there_has_to_be_a_ledger() {
     let directory = scratch();
     let path = directory.path();
-    assert!(matches!(
-        verify(Arc::new(RealDisk), path, None, 1, &()),
-        Err(Error::Io { .. })
-    ));
-    assert!(matches!(
-        Offline::open(Arc::new(RealDisk), path, None),
-        Err(Error::Io { .. })
-    ));
+    assert!(matches!(verify(Arc::new(RealDisk), path, None, 1, &()), Err(Error::Io { .. })));
+    assert!(matches!(Offline::open(Arc::new(RealDisk), path, None), Err(Error::Io { .. })));
     let _held = open(path);
-    assert!(matches!(
-        verify(Arc::new(RealDisk), path, None, 1, &()),
-        Err(Error::Locked { .. })
-    ));
+    assert!(matches!(verify(Arc::new(RealDisk), path, None, 1, &()), Err(Error::Locked { .. })));
 }
 
 fn with_archive(directory: &Path) -> Options {
-    Options {
-        archive: Some(directory.join("archive")),
-        ..small()
-    }
+    Options { archive: Some(directory.join("archive")), ..small() }
 }
 
 #[test]
@@ -338,10 +268,7 @@ fn a_compaction_that_was_cut_off_behind_archiving_is_no_damage() {
     journal.close().unwrap();
     let before = directory.path().join("before");
     copy(&data, &before);
-    let retention = Retention {
-        max_age: Some(Span::from_seconds(60)),
-        max_bytes: None,
-    };
+    let retention = Retention { max_age: Some(Span::from_seconds(60)), max_bytes: None };
     let (journal, reader, _) = try_open(&data, with_archive(directory.path())).unwrap();
     let archived = reader.compact(time(140), &retention).unwrap().archived;
     journal.close().unwrap();
@@ -352,10 +279,7 @@ fn a_compaction_that_was_cut_off_behind_archiving_is_no_damage() {
     let is_pending = |note: &&String| note.ends_with("archived, and not removed yet");
     assert_eq!(found.notes.iter().filter(is_pending).count(), archived);
     let (_journal, reader, _) = try_open(&data, with_archive(directory.path())).unwrap();
-    assert_eq!(
-        reader.compact(time(140), &retention).unwrap().archived,
-        archived
-    );
+    assert_eq!(reader.compact(time(140), &retention).unwrap().archived, archived);
     assert_eq!(read(&reader, 1).unwrap().len(), 65);
 }
 
@@ -372,10 +296,7 @@ fn a_ledger_that_ends_before_its_archive_was_rolled_back() {
     let Err(error) = try_open(&data, with_archive(directory.path())) else {
         panic!("opened");
     };
-    assert!(
-        error.is_damage() && error.to_string().contains("was archived"),
-        "{error}"
-    );
+    assert!(error.is_damage() && error.to_string().contains("was archived"), "{error}");
     assert!(open(&data).2.missing_archive.is_none());
 }
 
@@ -386,10 +307,7 @@ fn a_ledger_without_its_beginning_is_missed() {
     fs::remove_file(data.join("LEDGER")).unwrap();
     for left in ["log", "epochs", "snapshots", "anchor"] {
         let missed = verify(Arc::new(RealDisk), &data, None, 1, &()).unwrap_err();
-        assert!(
-            missed.is_damage() && missed.to_string().contains("LEDGER: missing"),
-            "{missed}"
-        );
+        assert!(missed.is_damage() && missed.to_string().contains("LEDGER: missing"), "{missed}");
         assert!(try_open(&data, small()).err().unwrap().is_damage());
         match left {
             "anchor" => fs::remove_file(data.join(left)).unwrap(),
@@ -404,10 +322,7 @@ fn a_ledger_without_its_beginning_is_missed() {
 fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_it() {
     for is_closed in [true, false] {
         let directory = scratch();
-        let (true_one, other) = (
-            directory.path().join("data"),
-            directory.path().join("other"),
-        );
+        let (true_one, other) = (directory.path().join("data"), directory.path().join("other"));
         let begun = || {
             let (mut journal, ..) = open(&true_one);
             fill_and_work(&mut journal, 40, 250);
@@ -441,10 +356,7 @@ fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_
         for damage in found.damages {
             assert!(damage.file.starts_with(&epochs), "{damage}");
             assert_eq!(damage.sequence, Some(44));
-            assert!(
-                damage.why.contains("which the log does not have"),
-                "{damage}"
-            );
+            assert!(damage.why.contains("which the log does not have"), "{damage}");
         }
     }
 }

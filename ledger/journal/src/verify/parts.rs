@@ -70,9 +70,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn damage(&mut self, file: &Path, sequence: Option<u64>, why: String) {
-        self.found
-            .damages
-            .push(Damage::new(file, why).at_sequence(sequence));
+        self.found.damages.push(Damage::new(file, why).at_sequence(sequence));
     }
 
     fn begin(&mut self, part: &str) {
@@ -105,8 +103,7 @@ impl<'a> Verifier<'a> {
         parallel::each(items, self.jobs, |item| {
             let path = file(item);
             let part = path.display().to_string();
-            self.observer
-                .progress(&part, checked.load(Ordering::Relaxed), self.total);
+            self.observer.progress(&part, checked.load(Ordering::Relaxed), self.total);
             let mut frames = Frames::of(path, &self.ends, self.observer);
             let found = look(item, &mut frames);
             checked.fetch_add(frames.seen.bytes, Ordering::Relaxed);
@@ -149,9 +146,7 @@ impl<'a> Verifier<'a> {
     ) -> Result<(), Error> {
         for file in files {
             let path = file.path.display();
-            self.found
-                .notes
-                .push(format!("{path}: archived, and not removed yet"));
+            self.found.notes.push(format!("{path}: archived, and not removed yet"));
             let last = match archive.verify(file, |_, _| {}) {
                 Ok((_, last)) => last,
                 Err(error) => {
@@ -201,10 +196,7 @@ impl<'a> Verifier<'a> {
         self.found.damages.extend(damaged);
         let of_snapshots = taken.iter().map(|info| info.position.sequence);
         let of_files = early.iter().map(|file| file.last_sequence);
-        self.ends = of_snapshots
-            .chain(of_files)
-            .map(|end| (end, None))
-            .collect();
+        self.ends = of_snapshots.chain(of_files).map(|end| (end, None)).collect();
         let base = match base::read(self.disk, self.directory) {
             Ok(base) => base,
             Err(error) => {
@@ -274,9 +266,7 @@ impl<'a> Verifier<'a> {
             };
             let path = directory.join(&listed.name);
             if first <= begin {
-                self.found
-                    .notes
-                    .push(format!("{}: compacted, to be removed", path.display()));
+                self.found.notes.push(format!("{}: compacted, to be removed", path.display()));
                 continue;
             }
             match Seal::read(self.disk, &path) {
@@ -334,9 +324,7 @@ impl<'a> Verifier<'a> {
         let noted = watermark.position;
         if noted.is_none() || watermark.unreadable > 0 {
             let path = self.directory.join(watermark::FILE);
-            self.found
-                .notes
-                .push(format!("{}: a note cannot be read", path.display()));
+            self.found.notes.push(format!("{}: a note cannot be read", path.display()));
         }
         let mut listed = self.disk.list(&directory)?;
         listed.retain(|listed| wal::first_of(&listed.name).is_some());
@@ -349,9 +337,7 @@ impl<'a> Verifier<'a> {
             let end = self.found.last.unwrap_or(Durable::NOTHING);
             let first = wal::first_of(&listed.name).unwrap_or(0);
             if first <= sealed.sequence {
-                self.found
-                    .notes
-                    .push(format!("{}: sealed, to be removed", path.display()));
+                self.found.notes.push(format!("{}: sealed, to be removed", path.display()));
                 continue;
             }
             self.begin(&path.display().to_string());
@@ -372,9 +358,7 @@ impl<'a> Verifier<'a> {
             if let Some(fault) = scan.fault {
                 let acknowledged = noted.is_some_and(|noted| noted.sequence > position.sequence);
                 if fault.was_durable || acknowledged || last.as_deref() != Some(&listed.name) {
-                    self.found
-                        .damages
-                        .push(fault.damage(file.as_ref(), &position));
+                    self.found.damages.push(fault.damage(file.as_ref(), &position));
                 } else {
                     self.found.notes.push(format!(
                         "{} at byte {}: a torn write that was never acknowledged, to be erased",
@@ -386,10 +370,8 @@ impl<'a> Verifier<'a> {
             self.found.last = Some(position);
         }
         if let Some(noted) = noted.filter(|_| !noted_is_there) {
-            let why = format!(
-                "sequence {} was acknowledged, and is not in the ledger",
-                noted.sequence
-            );
+            let why =
+                format!("sequence {} was acknowledged, and is not in the ledger", noted.sequence);
             self.damage(&directory, Some(noted.sequence), why);
         }
         Ok(())

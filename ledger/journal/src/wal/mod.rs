@@ -91,12 +91,7 @@ pub(super) struct Extent {
 
 impl Extent {
     fn new(before: &Durable) -> Self {
-        Self {
-            end: HEADER_BYTES,
-            last: *before,
-            closed: false,
-            marks: Vec::new(),
-        }
+        Self { end: HEADER_BYTES, last: *before, closed: false, marks: Vec::new() }
     }
 
     /// Extends the end by a frame of this many bytes.
@@ -107,10 +102,7 @@ impl Extent {
             None => true,
         };
         if due {
-            self.marks.push(Mark {
-                before: self.last,
-                offset: self.end,
-            });
+            self.marks.push(Mark { before: self.last, offset: self.end });
         }
         self.end = self.end.saturating_add(bytes);
         self.last = last;
@@ -127,11 +119,7 @@ pub(super) struct Segment {
 
 impl Segment {
     fn new(before: Durable, file: Arc<dyn File>, extent: Extent) -> Arc<Self> {
-        Arc::new(Self {
-            before,
-            file,
-            extent: RwLock::new(extent),
-        })
+        Arc::new(Self { before, file, extent: RwLock::new(extent) })
     }
 
     /// The end of the segment, if it is complete.
@@ -149,9 +137,7 @@ impl Segment {
     fn chunk(&self, from: u64, limit: u64) -> Result<Chunk, Error> {
         let (mark, end) = {
             let extent = self.extent.read();
-            let behind = extent
-                .marks
-                .partition_point(|mark| mark.before.sequence < from);
+            let behind = extent.marks.partition_point(|mark| mark.before.sequence < from);
             let Some(mark) = behind.checked_sub(1).and_then(|at| extent.marks.get(at)) else {
                 return Ok(Chunk::empty(self.before, self.file.path()));
             };
@@ -187,10 +173,7 @@ pub(super) struct Wal {
 
 impl Wal {
     pub(super) fn new(directory: PathBuf, segments: VecDeque<Arc<Segment>>) -> Self {
-        Self {
-            directory,
-            segments: RwLock::new(segments),
-        }
+        Self { directory, segments: RwLock::new(segments) }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -209,9 +192,7 @@ impl Wal {
             let behind = held.partition_point(|segment| segment.before.sequence < from);
             behind.checked_sub(1).and_then(|at| held.get(at)).cloned()
         };
-        segment
-            .map(|segment| segment.chunk(from, limit))
-            .transpose()
+        segment.map(|segment| segment.chunk(from, limit)).transpose()
     }
 
     /// Whether a complete segment ends at this position.

@@ -36,12 +36,7 @@ pub(crate) struct Fault {
 impl Fault {
     /// A fault that a torn write cannot explain.
     const fn of_durable(offset: u64, why: String) -> Self {
-        Self {
-            offset,
-            why,
-            was_durable: true,
-            headers: Vec::new(),
-        }
+        Self { offset, why, was_durable: true, headers: Vec::new() }
     }
 
     /// Distinguishes a torn write from damage, where the chain is at `last`.
@@ -70,11 +65,7 @@ pub(crate) fn before(bytes: &[u8]) -> Option<Durable> {
 
 /// Reads a segment that should begin at `before`; `visit` is called for its frames.
 pub(crate) fn scan(bytes: &[u8], before: &Durable, visit: impl FnMut(&Frame<'_>)) -> Scan {
-    let mut scan = Scan {
-        extent: Extent::new(before),
-        size: 0,
-        fault: None,
-    };
+    let mut scan = Scan { extent: Extent::new(before), size: 0, fault: None };
     let head = &bytes[..bytes.len().min(usize::try_from(HEADER_BYTES).unwrap_or(0))];
     if head.iter().all(|byte| *byte == 0) {
         scan.fault = rest_of(bytes, 0, before, "no segment header");
@@ -176,12 +167,8 @@ mod tests {
         let mut starts = Vec::new();
         for first_sequence in [1, 2, 3] {
             starts.push(bytes.len());
-            let batch = Batch {
-                first_sequence,
-                count: 1,
-                time: Timestamp::EPOCH,
-                payload: vec![9; 50],
-            };
+            let batch =
+                Batch { first_sequence, count: 1, time: Timestamp::EPOCH, payload: vec![9; 50] };
             previous = frame::encode(&batch, &previous, true, &mut bytes);
         }
         starts.push(bytes.len());

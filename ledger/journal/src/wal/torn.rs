@@ -23,11 +23,7 @@ struct Headers<'a> {
 impl<'a> Headers<'a> {
     /// From `first` on, where the chain is at `last`.
     const fn new(bytes: &'a [u8], first: usize, last: &Durable) -> Self {
-        Self {
-            bytes,
-            at: first,
-            sequence: last.sequence.saturating_add(1),
-        }
+        Self { bytes, at: first, sequence: last.sequence.saturating_add(1) }
     }
 
     fn rest(&self) -> &'a [u8] {
@@ -78,9 +74,7 @@ fn begins_group(bytes: &[u8]) -> bool {
 /// The bytes from each place on at which a frame may begin.
 fn places_of_frames(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let places = bytes.iter().enumerate();
-    places
-        .filter(|(_, byte)| **byte == frame::FIRST_BYTE)
-        .map(|(at, _)| &bytes[at..])
+    places.filter(|(_, byte)| **byte == frame::FIRST_BYTE).map(|(at, _)| &bytes[at..])
 }
 
 /// Whether the frame with this header is whole and ends elsewhere than its header says: there another frame continues
@@ -130,11 +124,7 @@ mod tests {
                 payload: payload.to_vec(),
             };
             let hash = frame::encode(&batch, &last.hash, number == 0, bytes);
-            last = Durable {
-                sequence: batch.last_sequence(),
-                hash,
-                time: batch.time,
-            };
+            last = Durable { sequence: batch.last_sequence(), hash, time: batch.time };
         }
         last
     }
@@ -164,10 +154,7 @@ mod tests {
         let torn = bytes[second..].to_vec();
         let third = second + frame::OVERHEAD_BYTES;
         group(&[b"later"], &last, &mut bytes);
-        let first = Durable {
-            sequence: 2,
-            ..Durable::NOTHING
-        };
+        let first = Durable { sequence: 2, ..Durable::NOTHING };
         let behind = third + frame::HEADER_BYTES - second;
         for from in (frame::HEADER_BYTES..frame::OVERHEAD_BYTES).chain(behind..torn.len()) {
             for to in [from + 1, from + 60, torn.len()] {
@@ -211,10 +198,8 @@ mod tests {
         let mut bytes = Vec::new();
         group(&[b"", b"payload", b""], &Durable::NOTHING, &mut bytes);
         bytes[frame::HEADER_BYTES..frame::OVERHEAD_BYTES].fill(0);
-        let places: Vec<u64> = headers(&bytes, 0, &Durable::NOTHING)
-            .iter()
-            .map(|header| header.start)
-            .collect();
+        let places: Vec<u64> =
+            headers(&bytes, 0, &Durable::NOTHING).iter().map(|header| header.start).collect();
         let second = frame::OVERHEAD_BYTES as u64;
         assert_eq!(places, [0, second, 2 * second + 7]);
         bytes[frame::OVERHEAD_BYTES] ^= 1;

@@ -45,11 +45,7 @@ impl Writer {
         segment_bytes: u64,
     ) -> Self {
         Self {
-            active: last.map(|(segment, size)| Active {
-                segment,
-                size,
-                fresh: false,
-            }),
+            active: last.map(|(segment, size)| Active { segment, size, fresh: false }),
             group: Vec::new(),
             frames: Vec::new(),
             holds_frames: false,
@@ -64,11 +60,7 @@ impl Writer {
         let start = self.group.len();
         let begins_group = self.frames.is_empty() && is_synced;
         let hash = frame::encode(batch, &self.position.hash, begins_group, &mut self.group);
-        self.position = Durable {
-            sequence: batch.last_sequence(),
-            hash,
-            time: batch.time,
-        };
+        self.position = Durable { sequence: batch.last_sequence(), hash, time: batch.time };
         let bytes = self.group.len().saturating_sub(start) as u64;
         self.frames.push((bytes, self.position));
         self.holds_frames |= frame::may_begin_in(&batch.payload);
@@ -78,17 +70,11 @@ impl Writer {
     fn check(&self, batch: &Batch) -> Result<(), Error> {
         let bytes = batch.payload.len();
         if bytes > MAX_PAYLOAD_BYTES {
-            return Err(Error::TooLarge {
-                bytes,
-                limit: MAX_PAYLOAD_BYTES,
-            });
+            return Err(Error::TooLarge { bytes, limit: MAX_PAYLOAD_BYTES });
         }
         let bytes = self.group.len().saturating_add(bytes);
         if bytes.saturating_add(frame::OVERHEAD_BYTES) > MAX_GROUP_BYTES {
-            return Err(Error::TooLarge {
-                bytes,
-                limit: MAX_GROUP_BYTES,
-            });
+            return Err(Error::TooLarge { bytes, limit: MAX_GROUP_BYTES });
         }
         let out_of_order = |why: String| Err(Error::OutOfOrder { why });
         let expected = self.position.sequence.saturating_add(1);
@@ -135,9 +121,7 @@ impl Writer {
 
     /// Whether the active segment holds any frame.
     pub(crate) fn has_frames(&self) -> bool {
-        self.active
-            .as_ref()
-            .is_some_and(|active| active.segment.extent.read().end > HEADER_BYTES)
+        self.active.as_ref().is_some_and(|active| active.segment.extent.read().end > HEADER_BYTES)
     }
 
     /// Whether the group needs a new segment.
@@ -174,11 +158,7 @@ impl Writer {
         self.close_segment();
         let segment = Segment::new(durable, file, Extent::new(&durable));
         log.segments.write().push_back(Arc::clone(&segment));
-        self.active = Some(Active {
-            segment,
-            size,
-            fresh: true,
-        });
+        self.active = Some(Active { segment, size, fresh: true });
         Ok(())
     }
 
@@ -244,9 +224,7 @@ impl Active {
 }
 
 fn no_segment() -> Error {
-    Error::OutOfOrder {
-        why: "there is no segment to write to".to_owned(),
-    }
+    Error::OutOfOrder { why: "there is no segment to write to".to_owned() }
 }
 
 /// Bytes written and synced at a time, so that a sync on the ack path never waits for a whole segment.

@@ -65,20 +65,13 @@ impl BookmarkFile {
 
     /// The file of a data directory.
     pub fn new(data_dir: &Path) -> Self {
-        Self {
-            file: data_dir.join(Self::NAME),
-            created: None,
-            turn: Arc::default(),
-        }
+        Self { file: data_dir.join(Self::NAME), created: None, turn: Arc::default() }
     }
 
     /// The file for the stream with this creation time: a position in an earlier stream is ignored.
     #[must_use]
     pub fn in_stream(self, created: String) -> Self {
-        Self {
-            created: Some(created),
-            ..self
-        }
+        Self { created: Some(created), ..self }
     }
 
     /// The creation time of the stream; none if it is unknown.
@@ -246,24 +239,15 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         let joined = BookmarkFile::new(other.path());
         assert_eq!(joined.write_text(&line).unwrap(), position);
-        assert_eq!(
-            joined.in_stream("1".to_owned()).read().unwrap(),
-            Some(position)
-        );
+        assert_eq!(joined.in_stream("1".to_owned()).read().unwrap(), Some(position));
         assert!(BookmarkFile::new(other.path()).write_text("{}").is_err());
         let path = directory.path().join(BookmarkFile::NAME);
         fs::write(&path, "{").unwrap();
         let read = file.read();
-        assert!(
-            matches!(read, Err(BookmarkFileError::Invalid { .. })),
-            "{read:?}"
-        );
+        assert!(matches!(read, Err(BookmarkFileError::Invalid { .. })), "{read:?}");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         let read = file.read();
-        assert!(
-            matches!(read, Err(BookmarkFileError::Io { .. })),
-            "{read:?}"
-        );
+        assert!(matches!(read, Err(BookmarkFileError::Io { .. })), "{read:?}");
     }
 }

@@ -25,13 +25,7 @@ pub(crate) struct Bookmarks {
 impl Bookmarks {
     /// The stored position in the stream is that of the file.
     pub(crate) fn new(file: BookmarkFile, stored: u64) -> Self {
-        Self {
-            file,
-            bookmark: Bookmark::default(),
-            set_at: 0,
-            stored,
-            storing: None,
-        }
+        Self { file, bookmark: Bookmark::default(), set_at: 0, stored, storing: None }
     }
 
     /// The last stored position in the stream.
@@ -96,11 +90,7 @@ mod tests {
     use super::*;
 
     fn position(stream: u64) -> Position {
-        Position {
-            ledger: Some(LedgerId::from_bytes([9; 16])),
-            stream,
-            ..Position::NOTHING
-        }
+        Position { ledger: Some(LedgerId::from_bytes([9; 16])), stream, ..Position::NOTHING }
     }
 
     async fn wait_until_stored(bookmarks: &mut Bookmarks, stream: u64) {

@@ -61,10 +61,7 @@ impl Offset {
     /// machine was started.
     pub fn between(requested: Millis, time: Timestamp, answered: Millis) -> Self {
         let half = signed(answered.saturating_sub(requested)) / 2;
-        Self {
-            ahead: milliseconds(time) - signed(requested) - half,
-            uncertainty: half,
-        }
+        Self { ahead: milliseconds(time) - signed(requested) - half, uncertainty: half }
     }
 
     /// The value within the uncertainty that is nearest to another offset.
@@ -88,10 +85,7 @@ const ANY: i64 = i64::MAX;
 
 impl Default for WallClock {
     fn default() -> Self {
-        Self {
-            agreed: AtomicI64::new(UNKNOWN),
-            most: AtomicI64::new(ANY),
-        }
+        Self { agreed: AtomicI64::new(UNKNOWN), most: AtomicI64::new(ANY) }
     }
 }
 
@@ -133,10 +127,7 @@ fn median(own: i64, others: &[Offset]) -> i64 {
     all.push(own);
     all.sort_unstable();
     let middle = [all[(all.len() - 1) / 2], all[all.len() / 2]];
-    middle
-        .into_iter()
-        .max_by_key(|offset| offset.abs_diff(own))
-        .unwrap_or(own)
+    middle.into_iter().max_by_key(|offset| offset.abs_diff(own)).unwrap_or(own)
 }
 
 /// How often both clocks are read anew if the process was interrupted meanwhile.
@@ -155,10 +146,7 @@ fn read() -> (Timestamp, i64) {
         if best.0 <= 1 {
             break;
         }
-        best = [best, reading()]
-            .into_iter()
-            .min_by_key(|it| it.0)
-            .unwrap_or(best);
+        best = [best, reading()].into_iter().min_by_key(|it| it.0).unwrap_or(best);
     }
     (best.1, best.2)
 }
@@ -196,10 +184,7 @@ mod tests {
     fn a_message_from_before_the_start_shows_nothing_of_the_present() {
         let start = since_boot();
         let clock = Clock(start);
-        let other = Offset {
-            ahead: 1_000_000,
-            uncertainty: 5,
-        };
+        let other = Offset { ahead: 1_000_000, uncertainty: 5 };
         let stored = |after: i64| at(signed(start) + 1_000_000 + after);
         assert_eq!(clock.at(stored(-720_000), other), None);
         assert_eq!(clock.at(stored(4), other), None);
@@ -211,10 +196,7 @@ mod tests {
 
     #[test]
     fn most_clocks_decide_and_this_one_alone_does_not() {
-        let other = |ahead| Offset {
-            ahead,
-            uncertainty: 10,
-        };
+        let other = |ahead| Offset { ahead, uncertainty: 10 };
         // This clock has jumped ahead: both others say so, and one other does, too.
         assert_eq!(median(300_000, &[other(0), other(0)]), 10);
         assert_eq!(median(300_000, &[other(0)]), 10);
@@ -235,10 +217,7 @@ mod tests {
         assert_eq!((clock.now(), clock.ahead()), (None, None));
         clock.agree(&[]);
         assert!(clock.now().is_some());
-        let wrong = Offset {
-            ahead: own_offset() - 300_000,
-            uncertainty: 0,
-        };
+        let wrong = Offset { ahead: own_offset() - 300_000, uncertainty: 0 };
         clock.agree(&[wrong, wrong]);
         assert_eq!(clock.now(), None);
         assert!(clock.ahead().is_some_and(|ahead| ahead > 299_000));

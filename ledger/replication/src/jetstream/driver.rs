@@ -228,11 +228,7 @@ impl<H: Host> Driver<H> {
         let member = Member::new(identity, settings, position, clock.now());
         let (requests_in, requests) = mpsc::unbounded_channel();
         let (status, watched) = watch::channel(status(&member, noted, None));
-        let handle = Handle {
-            requests: requests_in,
-            status: watched,
-            clock,
-        };
+        let handle = Handle { requests: requests_in, status: watched, clock };
         let driver = Self {
             member,
             log,
@@ -394,9 +390,7 @@ impl<H: Host> Driver<H> {
             let behind = batch.end();
             let diverged = |what: &str| {
                 let (first, last) = (batch.batch.first_sequence, behind.sequence);
-                Err(Ended::Diverged(format!(
-                    "entries {first} to {last}: {what}"
-                )))
+                Err(Ended::Diverged(format!("entries {first} to {last}: {what}")))
             };
             if behind.sequence > end.sequence {
                 let from = batch.batch.first_sequence;

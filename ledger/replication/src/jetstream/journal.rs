@@ -22,11 +22,7 @@ pub struct ReplicatedJournal<J> {
 impl<J> ReplicatedJournal<J> {
     /// A journal that accepts no batches before it is attached to a member.
     pub const fn new(replica: J) -> Self {
-        Self {
-            replica,
-            handle: None,
-            batch: None,
-        }
+        Self { replica, handle: None, batch: None }
     }
 
     /// Attaches the journal to the log, since this member leads from now on. A batch that an earlier member left is
@@ -59,15 +55,10 @@ impl<J: Journal> Journal for ReplicatedJournal<J> {
     /// Takes one batch, which becomes one message of the log.
     fn append(&mut self, batch: Batch) -> Result<(), Error> {
         if batch.payload.len() > PAYLOAD_MAX {
-            return Err(Error::TooLarge {
-                bytes: batch.payload.len(),
-                limit: PAYLOAD_MAX,
-            });
+            return Err(Error::TooLarge { bytes: batch.payload.len(), limit: PAYLOAD_MAX });
         }
         if self.batch.is_some() {
-            return Err(Error::OutOfOrder {
-                why: "a batch is waiting for its sync".to_owned(),
-            });
+            return Err(Error::OutOfOrder { why: "a batch is waiting for its sync".to_owned() });
         }
         self.batch = Some(batch);
         Ok(())

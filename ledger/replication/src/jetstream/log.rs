@@ -121,18 +121,8 @@ impl Log {
         let answers = client.subscribe(format!("{answers_to}.*")).await?;
         let (reads, to_read) = mpsc::unbounded_channel();
         let (found_in, found) = mpsc::unbounded_channel();
-        let messages = ServerMessages {
-            stream: names.stream.clone(),
-            replies,
-            hints,
-            found,
-        };
-        let log = Self {
-            client,
-            names: Arc::new(names),
-            replies: inbox,
-            reads,
-        };
+        let messages = ServerMessages { stream: names.stream.clone(), replies, hints, found };
+        let log = Self { client, names: Arc::new(names), replies: inbox, reads };
         let reader = Reader {
             client: log.client.clone(),
             names: log.names.clone(),
@@ -249,9 +239,7 @@ impl Reader {
         let request =
             serde_json::json!({"seq": from, "batch": BATCH, "max_bytes": BATCH_BYTES}).to_string();
         let subject = format!("$JS.API.DIRECT.GET.{}", self.names.stream);
-        let sent = self
-            .client
-            .publish_with_reply(subject, inbox.clone(), request.into());
+        let sent = self.client.publish_with_reply(subject, inbox.clone(), request.into());
         let sent = tokio::time::timeout(SEND_WAIT, sent).await;
         sent.ok()?.ok()?;
         let mut found = Found::default();
@@ -309,17 +297,14 @@ fn understood(message: &Message, stream: &str) -> Option<ServerMessage> {
 /// The meaning of a reply. The sequence in the text of a refusal is ignored: it may be behind, or ahead.
 fn meaning(payload: &[u8], stream: &str) -> Reply {
     match serde_json::from_slice(payload) {
-        Ok(Ack {
-            error: None,
-            seq: Some(sequence),
-            stream: Some(name),
-        }) if name == stream => Reply::Stored(sequence),
-        Ok(Ack {
-            error: Some(AckError {
-                err_code: Some(code),
-            }),
-            ..
-        }) if WRONG_LAST_SEQUENCE.contains(&code) => Reply::Refused(None),
+        Ok(Ack { error: None, seq: Some(sequence), stream: Some(name) }) if name == stream => {
+            Reply::Stored(sequence)
+        }
+        Ok(Ack { error: Some(AckError { err_code: Some(code) }), .. })
+            if WRONG_LAST_SEQUENCE.contains(&code) =>
+        {
+            Reply::Refused(None)
+        }
         _ => Reply::Unknown,
     }
 }
@@ -347,10 +332,7 @@ mod tests {
         let client = async_nats::connect(server.url()).await.unwrap();
         let names = Names::new(&"main".parse().unwrap(), 0);
         // The test itself answers reads, as a server does that lags behind the others.
-        let config = jetstream::stream::Config {
-            allow_direct: false,
-            ..stream::config(&names, 1)
-        };
+        let config = jetstream::stream::Config { allow_direct: false, ..stream::config(&names, 1) };
         let context = jetstream::new(client.clone());
         context.create_stream(config).await.unwrap();
         let stored = context.publish(names.log.clone(), "new".into()).await;
@@ -383,17 +365,11 @@ mod tests {
     #[test]
     fn only_an_acknowledgement_of_the_stream_says_that_something_is_stored() {
         let meaning = |text: &str| meaning(text.as_bytes(), "QL_main_0");
-        assert_eq!(
-            meaning(r#"{"stream":"QL_main_0","seq":7}"#),
-            Reply::Stored(7)
-        );
+        assert_eq!(meaning(r#"{"stream":"QL_main_0","seq":7}"#), Reply::Stored(7));
         assert_eq!(meaning(r#"{"stream":"OTHER","seq":7}"#), Reply::Unknown);
         let refused = r#"{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 9"},"stream":"QL_main_0","seq":0}"#;
         assert_eq!(meaning(refused), Reply::Refused(None));
-        assert_eq!(
-            meaning(r#"{"error":{"code":503,"err_code":10008}}"#),
-            Reply::Unknown
-        );
+        assert_eq!(meaning(r#"{"error":{"code":503,"err_code":10008}}"#), Reply::Unknown);
         assert_eq!(meaning(""), Reply::Unknown);
     }
 }

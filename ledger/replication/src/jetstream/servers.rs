@@ -109,10 +109,7 @@ pub fn problems(facts: &Facts) -> Vec<String> {
 /// Why the facts could not be read.
 pub fn query(monitoring: &str) -> Result<Facts, String> {
     let facts: Facts = read(monitoring, "/varz", &[200])?;
-    Ok(Facts {
-        jetstream: read(monitoring, "/jsz", &[200])?,
-        ..facts
-    })
+    Ok(Facts { jetstream: read(monitoring, "/jsz", &[200])?, ..facts })
 }
 
 /// The condition of a server as part of the log.
@@ -166,10 +163,7 @@ struct Health {
 pub fn report(monitoring: &str) -> Result<Report, String> {
     let facts = query(monitoring)?;
     let health: Health = read(monitoring, "/healthz", &[200, 503])?;
-    Ok(Report {
-        facts,
-        unhealthy: (health.status != "ok").then_some(health.error),
-    })
+    Ok(Report { facts, unhealthy: (health.status != "ok").then_some(health.error) })
 }
 
 /// The conditions of the servers that sent these reports, in the same order; none: a server did not answer.
@@ -212,10 +206,7 @@ fn read<T: DeserializeOwned>(monitoring: &str, path: &str, expected: &[u16]) -> 
     if !expected.contains(&answer.status().as_u16()) {
         return Err(format!("{url}: status {}", answer.status().as_u16()));
     }
-    answer
-        .body_mut()
-        .read_json()
-        .map_err(|error| format!("{url}: {error}"))
+    answer.body_mut().read_json().map_err(|error| format!("{url}: {error}"))
 }
 
 #[cfg(test)]
@@ -228,10 +219,7 @@ mod tests {
             version: version.to_owned(),
             max_payload,
             jetstream: JetStream {
-                config: Storage {
-                    sync_always,
-                    max_storage: 1000,
-                },
+                config: Storage { sync_always, max_storage: 1000 },
                 storage: 910,
                 ..JetStream::default()
             },
@@ -241,18 +229,12 @@ mod tests {
     #[test]
     fn a_server_that_may_forget_is_refused_with_the_mend() {
         assert_eq!(problems(&facts("2.14.4", LEAST_PAYLOAD, true)), [""; 0]);
-        assert_eq!(
-            problems(&facts("2.15.1-RC.2", LEAST_PAYLOAD, true)),
-            [""; 0]
-        );
+        assert_eq!(problems(&facts("2.15.1-RC.2", LEAST_PAYLOAD, true)), [""; 0]);
         for (wrong, mend) in [
             (facts("2.14.3", LEAST_PAYLOAD, true), "upgrade"),
             (facts("unknown", LEAST_PAYLOAD, true), "upgrade"),
             (facts("2.15.1", 1 << 20, true), "max_payload: 8MB"),
-            (
-                facts("2.15.1", LEAST_PAYLOAD, false),
-                "sync_interval: always",
-            ),
+            (facts("2.15.1", LEAST_PAYLOAD, false), "sync_interval: always"),
         ] {
             let found = problems(&wrong);
             assert_eq!(found.len(), 1);
@@ -263,19 +245,14 @@ mod tests {
     #[test]
     fn servers_that_do_not_work_for_the_log_are_found() {
         let report = |name: &str, leader: &str, members: &[&str]| {
-            let member = |name: &&str| Member {
-                name: (*name).to_owned(),
-            };
+            let member = |name: &&str| Member { name: (*name).to_owned() };
             let mut facts = facts("2.15.1", LEAST_PAYLOAD, true);
             name.clone_into(&mut facts.server_name);
             facts.jetstream.meta_cluster = Some(Group {
                 leader: leader.to_owned(),
                 replicas: members.iter().map(member).collect(),
             });
-            Some(Report {
-                facts,
-                unhealthy: None,
-            })
+            Some(Report { facts, unhealthy: None })
         };
         let [a, b] = [report("a", "a", &["b", "c"]), report("b", "a", &["a", "c"])];
         let c = report("c", "a", &["a", "b"]);
@@ -283,19 +260,12 @@ mod tests {
         assert_eq!(conditions(&all), vec![Condition::Healthy; 3]);
         // Two servers that lost their data have begun a group without the third.
         let apart = [report("a", "a", &["b"]), b.clone(), c];
-        assert_eq!(
-            conditions(&apart),
-            [Condition::Healthy, Condition::Healthy, Condition::Apart]
-        );
+        assert_eq!(conditions(&apart), [Condition::Healthy, Condition::Healthy, Condition::Apart]);
         // During an election nobody knows the members.
         let electing = [report("a", "", &["b"]), b.clone(), None];
         assert_eq!(
             conditions(&electing),
-            [
-                Condition::Healthy,
-                Condition::Healthy,
-                Condition::Unreachable
-            ]
+            [Condition::Healthy, Condition::Healthy, Condition::Unreachable]
         );
         let (mut full, mut off) = (a, b);
         if let (Some(full), Some(off)) = (&mut full, &mut off) {

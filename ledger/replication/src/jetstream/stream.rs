@@ -125,9 +125,7 @@ pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
             messages: number("messages")?,
             bytes: number("bytes")?,
             // Without a limit servers report -1.
-            limit: info["config"]["max_bytes"]
-                .as_u64()
-                .filter(|most| *most > 0),
+            limit: info["config"]["max_bytes"].as_u64().filter(|most| *most > 0),
             removed: removed(info["config"]["metadata"][REMOVED].as_str()),
         })
     };
@@ -279,31 +277,16 @@ pub fn problems(config: &Config, names: &Names, replicas: usize) -> Vec<String> 
     );
     must(
         config.num_replicas >= replicas,
-        &format!(
-            "num_replicas is {}, and must be {replicas}",
-            config.num_replicas
-        ),
+        &format!("num_replicas is {}, and must be {replicas}", config.num_replicas),
     );
-    must(
-        config.storage == StorageType::File,
-        "its storage must be file",
-    );
-    must(
-        config.retention == RetentionPolicy::Limits,
-        "its retention must be limits",
-    );
+    must(config.storage == StorageType::File, "its storage must be file");
+    must(config.retention == RetentionPolicy::Limits, "its retention must be limits");
     must(config.discard == DiscardPolicy::New, "discard must be new");
     must(config.deny_delete, "deny_delete must be on");
     must(config.allow_direct, "allow_direct must be on");
     must(config.max_age.is_zero(), "max_age must be unlimited");
-    must(
-        config.max_messages_per_subject <= 0,
-        "max_msgs_per_subject must be unlimited",
-    );
-    must(
-        config.max_messages <= 0,
-        "max_msgs must be unlimited: a full stream refuses appends",
-    );
+    must(config.max_messages_per_subject <= 0, "max_msgs_per_subject must be unlimited");
+    must(config.max_messages <= 0, "max_msgs must be unlimited: a full stream refuses appends");
     must(
         config.max_message_size <= 0
             || u64::try_from(config.max_message_size).is_ok_and(|most| most >= LEAST_PAYLOAD),
@@ -324,9 +307,7 @@ pub fn problems(config: &Config, names: &Names, replicas: usize) -> Vec<String> 
 /// # Errors
 /// [`Error`].
 pub async fn check(client: &Client, names: &Names, replicas: usize) -> Result<(), Error> {
-    find(&jetstream::new(client.clone()), names, replicas)
-        .await
-        .map(drop)
+    find(&jetstream::new(client.clone()), names, replicas).await.map(drop)
 }
 
 async fn find(context: &Context, names: &Names, replicas: usize) -> Result<Stream, Error> {
@@ -335,10 +316,7 @@ async fn find(context: &Context, names: &Names, replicas: usize) -> Result<Strea
     if problems.is_empty() {
         return Ok(stream);
     }
-    Err(Error::Unfit {
-        stream: names.stream.clone(),
-        problems,
-    })
+    Err(Error::Unfit { stream: names.stream.clone(), problems })
 }
 
 /// The message of this sequence; none if the stream does not hold it.
@@ -442,10 +420,7 @@ pub async fn initialise(
         instance: identity.instance,
         expected: 0,
         previous: base.hash,
-        kind: Kind::Genesis {
-            sequence: base.sequence,
-            time: base.time,
-        },
+        kind: Kind::Genesis { sequence: base.sequence, time: base.time },
     };
     match append(&context, &stream, names, 0, genesis.encode()).await? {
         true => Ok(()),
@@ -482,21 +457,13 @@ mod tests {
 
     #[test]
     fn what_is_spare_is_purged_and_nothing_that_is_needed() {
-        let found = Found {
-            first: 101,
-            messages: 100,
-            bytes: 1_000,
-            ..Found::default()
-        };
+        let found = Found { first: 101, messages: 100, bytes: 1_000, ..Found::default() };
         assert_eq!(found.purged(200, 1_000), None);
         assert_eq!(found.purged(200, 600), Some(141));
         assert_eq!(found.purged(130, 600), Some(130));
         assert_eq!(found.purged(100, 600), None);
         assert_eq!(Found::default().purged(9, 0), None);
-        assert_eq!(
-            removed(Some("a,b")),
-            BTreeSet::from(["a".to_owned(), "b".to_owned()])
-        );
+        assert_eq!(removed(Some("a,b")), BTreeSet::from(["a".to_owned(), "b".to_owned()]));
         assert!(removed(None).is_empty() && removed(Some("")).is_empty());
     }
 

@@ -41,10 +41,7 @@ pub struct Tail {
 /// [`Error::Missing`], [`Error::Server`], also if a message cannot be understood.
 pub async fn read(client: &Client, names: &Names, found: &Found) -> Result<Tail, Error> {
     let stream = stream::get(&jetstream::new(client.clone()), names).await?;
-    let mut tail = Tail {
-        end: None,
-        claimed_by: None,
-    };
+    let mut tail = Tail { end: None, claimed_by: None };
     let stream = &stream;
     let backwards = futures::stream::iter((found.first.max(1)..=found.last).rev());
     let read = backwards.map(|sequence| async move {
@@ -55,16 +52,8 @@ pub async fn read(client: &Client, names: &Names, found: &Found) -> Result<Tail,
     while let Some(message) = read.next().await {
         let (sequence, message) = message.map_err(|error| server(&error))?;
         match Message::decode(&message.payload) {
-            Ok(Message {
-                kind: Kind::Genesis { sequence, time },
-                previous: hash,
-                ..
-            }) => {
-                tail.end = Some(Durable {
-                    sequence,
-                    hash,
-                    time,
-                });
+            Ok(Message { kind: Kind::Genesis { sequence, time }, previous: hash, .. }) => {
+                tail.end = Some(Durable { sequence, hash, time });
             }
             Ok(message) => tail.end = message.kind.into_batch().map(|batch| batch.end()),
             Err(DecodeError::Foreign) if sequence == found.last => {

@@ -244,9 +244,9 @@ impl Member {
                 Phase::Reading => Millis::MAX,
             },
             (None, Role::Leader) => self.last_contact + self.settings.heartbeat,
-            (None, Role::Follower) => self
-                .next_read
-                .min(self.last_contact + self.election_timeout()),
+            (None, Role::Follower) => {
+                self.next_read.min(self.last_contact + self.election_timeout())
+            }
             (None, Role::Candidate | Role::Over) => Millis::MAX,
         }
     }
@@ -282,10 +282,7 @@ impl Member {
 
     fn take(&mut self, now: Millis, sequence: u64, bytes: &[u8]) {
         if sequence != self.position.stream.saturating_add(1) {
-            return self.stop(Stop::Purged {
-                first: sequence,
-                applied: self.position.stream,
-            });
+            return self.stop(Stop::Purged { first: sequence, applied: self.position.stream });
         }
         if let Some(append) = &self.append
             && append.message.expected == self.position.stream

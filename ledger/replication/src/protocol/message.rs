@@ -185,16 +185,7 @@ impl Message {
         if !fields.0.is_empty() {
             return Err(damaged("bytes behind its end"));
         }
-        Ok(Self {
-            ledger,
-            partition,
-            epoch,
-            node,
-            instance,
-            expected,
-            previous,
-            kind,
-        })
+        Ok(Self { ledger, partition, epoch, node, instance, expected, previous, kind })
     }
 
     /// The chain position behind it, if the position before is `before`.
@@ -221,20 +212,15 @@ struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (array, rest) = self
-            .0
-            .split_first_chunk()
-            .ok_or_else(|| damaged("too short"))?;
+        let (array, rest) = self.0.split_first_chunk().ok_or_else(|| damaged("too short"))?;
         self.0 = rest;
         Ok(*array)
     }
 
     fn name(&mut self) -> Result<NodeName, DecodeError> {
         let [length] = self.array()?;
-        let (name, rest) = self
-            .0
-            .split_at_checked(length.into())
-            .ok_or_else(|| damaged("too short"))?;
+        let (name, rest) =
+            self.0.split_at_checked(length.into()).ok_or_else(|| damaged("too short"))?;
         self.0 = rest;
         let name = std::str::from_utf8(name).map_err(|_| damaged("a name that is no text"))?;
         name.parse().map_err(|_| damaged("no node's name"))
@@ -280,9 +266,7 @@ mod tests {
                 time: Timestamp::from_nanoseconds(1_600_000_000_000_000_000),
             },
             Kind::Fence(stored.clone()),
-            Kind::Handover {
-                to: "node-2".parse().unwrap(),
-            },
+            Kind::Handover { to: "node-2".parse().unwrap() },
             Kind::Group(stored),
             Kind::Heartbeat,
         ]
@@ -294,11 +278,7 @@ mod tests {
             .into_iter()
             .map(|kind| {
                 let bytes = message(kind).encode();
-                bytes
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect::<String>()
-                    + "\n"
+                bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n"
             })
             .collect();
         assert_eq!(hex, include_str!("golden/messages-v1.hex"));

@@ -74,12 +74,7 @@ pub enum Stop {
 
 impl Position {
     /// The position before the first message.
-    pub const NOTHING: Self = Self {
-        ledger: None,
-        stream: 0,
-        end: Durable::NOTHING,
-        leader: None,
-    };
+    pub const NOTHING: Self = Self { ledger: None, stream: 0, end: Durable::NOTHING, leader: None };
 
     /// The current term; 0 before the first leader.
     pub fn epoch(&self) -> u64 {
@@ -139,29 +134,18 @@ pub(crate) fn follow(
     if message.partition != partition {
         return Err(broken(format!("it is of partition {}", message.partition)));
     }
-    if position
-        .ledger
-        .is_some_and(|ledger| ledger != message.ledger)
-    {
+    if position.ledger.is_some_and(|ledger| ledger != message.ledger) {
         return Err(broken(format!("it is of the ledger {}", message.ledger)));
     }
     if message.epoch < position.epoch() {
         position.stream = sequence;
         return Ok(Followed::Old);
     }
-    if let Kind::Genesis {
-        sequence: base,
-        time,
-    } = message.kind
-    {
+    if let Kind::Genesis { sequence: base, time } = message.kind {
         if position.stream > 0 {
             return Err(broken("a ledger begins here a second time".to_owned()));
         }
-        position.end = Durable {
-            sequence: base,
-            hash: message.previous,
-            time,
-        };
+        position.end = Durable { sequence: base, hash: message.previous, time };
     } else if position.stream == 0 {
         return Err(broken("it should say which ledger begins".to_owned()));
     }
@@ -205,10 +189,7 @@ fn continues(position: &Position, message: &Message) -> Result<(), String> {
             {
                 Ok(())
             }
-            _ => Err(format!(
-                "{} does not lead in term {}",
-                message.node, message.epoch
-            )),
+            _ => Err(format!("{} does not lead in term {}", message.node, message.epoch)),
         },
     }
 }
@@ -276,17 +257,11 @@ mod tests {
             instance: 0,
             expected: u64::MAX,
             previous: Hash::GENESIS,
-            kind: Kind::Genesis {
-                sequence: 0,
-                time: Timestamp::EPOCH,
-            },
+            kind: Kind::Genesis { sequence: 0, time: Timestamp::EPOCH },
         };
         let mut position = Position::NOTHING;
         let followed = follow(&mut position, 0, 1, &message.encode());
-        assert!(
-            matches!(followed, Err(Stop::Broken { sequence: 1, .. })),
-            "{followed:?}"
-        );
+        assert!(matches!(followed, Err(Stop::Broken { sequence: 1, .. })), "{followed:?}");
         assert_eq!(position, Position::NOTHING);
     }
 
@@ -305,11 +280,7 @@ mod tests {
         let position = Position {
             ledger: Some(heartbeat.ledger),
             stream: 42,
-            end: Durable {
-                sequence: 9,
-                hash: heartbeat.previous,
-                time: Timestamp::EPOCH,
-            },
+            end: Durable { sequence: 9, hash: heartbeat.previous, time: Timestamp::EPOCH },
             leader: Some(Leader {
                 epoch: 3,
                 node: "n1".parse().unwrap(),

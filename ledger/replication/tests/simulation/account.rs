@@ -31,11 +31,7 @@ impl Account {
             let message =
                 Message::decode(bytes).map_err(|error| format!("message {at}: {error}"))?;
             if message.expected != at as u64 {
-                return Err(format!(
-                    "message {} was written behind {}",
-                    at + 1,
-                    message.expected
-                ));
+                return Err(format!("message {} was written behind {}", at + 1, message.expected));
             }
             let Some(stored) = message.kind.batch() else {
                 continue;
@@ -71,17 +67,14 @@ impl Account {
                 }
                 let sum: u64 = held.values().sum();
                 if has_quota && sum > HARD {
-                    return Err(format!(
-                        "{sum} of {HARD} are held at entry {}",
-                        entry.sequence
-                    ));
+                    return Err(format!("{sum} of {HARD} are held at entry {}", entry.sequence));
                 }
             }
         }
         match self.granted.difference(&ever).next() {
-            Some(number) => Err(format!(
-                "u-{number} was answered as granted, and is not in the log"
-            )),
+            Some(number) => {
+                Err(format!("u-{number} was answered as granted, and is not in the log"))
+            }
             None => Ok(state),
         }
     }

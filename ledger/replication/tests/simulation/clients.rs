@@ -86,11 +86,7 @@ pub(crate) fn quota() -> QuotaChange {
     QuotaChange {
         namespace: namespace(),
         name: "compute".into(),
-        spec: Spec {
-            hard: list(HARD),
-            scopes: Vec::new(),
-            selector: None,
-        },
+        spec: Spec { hard: list(HARD), scopes: Vec::new(), selector: None },
         metadata: Box::default(),
         precondition: None,
         fresh_uid: uid(0),
@@ -107,10 +103,7 @@ pub(crate) fn request(number: u64) -> Request {
         kind: "Pod".into(),
         basis: Basis::Create,
         subresource: Name::default(),
-        footprint: Footprint {
-            resources: list(amount(number)),
-            ..Footprint::default()
-        },
+        footprint: Footprint { resources: list(amount(number)), ..Footprint::default() },
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(i64::try_from(2 + number % 9).unwrap())),

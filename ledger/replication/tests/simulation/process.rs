@@ -16,13 +16,8 @@ use quota_semantics::Timestamp;
 
 use super::clients::{self, Answer, Job, Op, Said};
 
-pub(crate) const SETTINGS: Settings = Settings {
-    silence: 1_500,
-    heartbeat: 300,
-    lease: 1_000,
-    ack_wait: 1_000,
-    poll: 150,
-};
+pub(crate) const SETTINGS: Settings =
+    Settings { silence: 1_500, heartbeat: 300, lease: 1_000, ack_wait: 1_000, poll: 150 };
 
 /// Most requests in the queue.
 const QUEUE: usize = 16;
@@ -137,10 +132,7 @@ impl Process {
         let Some(held) = self.held.take() else {
             return Vec::new();
         };
-        let mut capture = Capture {
-            batch: None,
-            durable,
-        };
+        let mut capture = Capture { batch: None, durable };
         held.sync(&mut capture).unwrap().answers
     }
 
@@ -154,17 +146,13 @@ impl Process {
         }
         if self.held.is_none() {
             let policy = &self.policy;
-            self.group_commit
-                .record_due(&mut self.state, wall, Timestamp::MAX.into(), policy);
+            self.group_commit.record_due(&mut self.state, wall, Timestamp::MAX.into(), policy);
         }
         while let Some(job) = self.queue.pop_front() {
             let mut transaction = self.group_commit.transaction(&mut self.state, wall);
             let said = carry_out(&mut transaction, &job.op, &self.policy);
             let basis = self.state.head().sequence;
-            if !self
-                .group_commit
-                .decided(Answer { job, said, basis }, false)
-            {
+            if !self.group_commit.decided(Answer { job, said, basis }, false) {
                 break;
             }
         }
@@ -183,10 +171,7 @@ impl Process {
         if closed.is_empty() {
             return self.let_go(now, closed);
         }
-        let mut capture = Capture {
-            batch: None,
-            durable: Durable::NOTHING,
-        };
+        let mut capture = Capture { batch: None, durable: Durable::NOTHING };
         self.held = Some(closed.append(&mut capture).unwrap());
         self.member.propose(now, capture.batch.unwrap());
         Vec::new()
@@ -201,22 +186,14 @@ impl Process {
         }
         self.group_commit.synced();
         let durable = self.member.position().end;
-        let mut capture = Capture {
-            batch: None,
-            durable,
-        };
+        let mut capture = Capture { batch: None, durable };
         let appended = closed.append(&mut capture).unwrap();
         appended.sync(&mut capture).unwrap().answers
     }
 }
 
 fn fold(state: &mut State, stored: &StoredBatch) {
-    let Batch {
-        first_sequence,
-        count,
-        payload,
-        ..
-    } = &stored.batch;
+    let Batch { first_sequence, count, payload, .. } = &stored.batch;
     for entry in codec::decode_entries(*first_sequence, *count, payload).unwrap() {
         state.apply(&entry);
     }

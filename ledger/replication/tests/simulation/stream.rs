@@ -92,11 +92,7 @@ impl Stream {
         let message = |sequence| {
             let place = usize::try_from(sequence - 1).ok()?;
             let (at, bytes) = self.committed.get(place)?;
-            Some(Stored {
-                sequence,
-                at: Some(*at),
-                bytes: bytes.to_vec(),
-            })
+            Some(Stored { sequence, at: Some(*at), bytes: bytes.to_vec() })
         };
         numbers.filter_map(message).collect()
     }

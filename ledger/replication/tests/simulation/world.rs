@@ -143,10 +143,7 @@ impl quota_testkit::simulation::World for World {
             instance: 0,
             expected: 0,
             previous: Hash::GENESIS,
-            kind: Kind::Genesis {
-                sequence: 0,
-                time: Timestamp::EPOCH,
-            },
+            kind: Kind::Genesis { sequence: 0, time: Timestamp::EPOCH },
         };
         let mut often = |most: u64| match random.chance(500) {
             true => random.below(most),
@@ -154,13 +151,7 @@ impl quota_testkit::simulation::World for World {
         };
         let (lost, late, twice) = (often(150), often(100), often(100));
         let faults = (0..9).filter(|_| random.chance(600)).collect();
-        let odds = Odds {
-            lost,
-            late,
-            twice,
-            faults,
-            fault_every: 100 + random.below(2_000),
-        };
+        let odds = Odds { lost, late, twice, faults, fault_every: 100 + random.below(2_000) };
         let node = |random: &mut Random| Node {
             replica: Vec::new(),
             synced: 0,
@@ -322,17 +313,9 @@ impl World {
         }
         node.lives += 1;
         let life = node.lives << 8 | number as u64;
-        let identity = Identity {
-            node: name(number),
-            instance: life,
-            partition: 0,
-        };
-        node.process = Some(Process::start(
-            identity,
-            node.position.clone(),
-            &node.replica,
-            self.now,
-        ));
+        let identity = Identity { node: name(number), instance: life, partition: 0 };
+        node.process =
+            Some(Process::start(identity, node.position.clone(), &node.replica, self.now));
         self.after(1, Event::Tick(number, life));
         Ok(())
     }
@@ -351,11 +334,7 @@ impl World {
             self.report.count("fence given up");
         }
         if let Some(process) = self.alive(node, life) {
-            let next = process
-                .member
-                .next_tick()
-                .saturating_sub(self.now)
-                .clamp(10, 100);
+            let next = process.member.next_tick().saturating_sub(self.now).clamp(10, 100);
             self.after(next, Event::Tick(node, life));
         }
         Ok(())
@@ -394,16 +373,10 @@ impl World {
         }
         let after = process.member.counts();
         let answers = process.decide(now, wall);
-        self.report
-            .add("ambiguous append", after.ambiguous - before.ambiguous);
-        self.report
-            .add("resolved as stored", after.resolved - before.resolved);
-        self.report.add(
-            "refused, then stored",
-            after.false_refusals - before.false_refusals,
-        );
-        self.report
-            .add("fence lost", after.lost_fences - before.lost_fences);
+        self.report.add("ambiguous append", after.ambiguous - before.ambiguous);
+        self.report.add("resolved as stored", after.resolved - before.resolved);
+        self.report.add("refused, then stored", after.false_refusals - before.false_refusals);
+        self.report.add("fence lost", after.lost_fences - before.lost_fences);
         self.send_answers(answers);
         self.carry_out(number)
     }
@@ -425,9 +398,7 @@ impl World {
     }
 
     fn carry_out_one(&mut self, number: usize, action: Action) -> Checked {
-        let Node {
-            process, replica, ..
-        } = &mut self.nodes[number];
+        let Node { process, replica, .. } = &mut self.nodes[number];
         let Some(process) = process else {
             return Ok(());
         };

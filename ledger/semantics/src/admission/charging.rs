@@ -58,19 +58,13 @@ impl Charging {
                 None => Ok(kind),
             }
         });
-        Ok(Self {
-            kinds: kinds.collect::<Result<_, _>>()?,
-            object_labels: BTreeSet::new(),
-        })
+        Ok(Self { kinds: kinds.collect::<Result<_, _>>()?, object_labels: BTreeSet::new() })
     }
 
     /// Records these labels of every object, for the selectors of groups.
     #[must_use]
     pub fn with_object_labels<'k>(self, keys: impl IntoIterator<Item = &'k str>) -> Self {
-        Self {
-            object_labels: keys.into_iter().map(Name::from).collect(),
-            ..self
-        }
+        Self { object_labels: keys.into_iter().map(Name::from).collect(), ..self }
     }
 
     /// The labels of objects by which groups may select.
@@ -120,17 +114,11 @@ impl Charging {
             return footprint;
         }
         match footprint.traits {
-            Traits::Pod(pod) => Footprint {
-                traits: Traits::Replica(pod),
-                ..footprint
-            },
+            Traits::Pod(pod) => Footprint { traits: Traits::Replica(pod), ..footprint },
             Traits::Template { .. } => {
                 let controller = object.metadata().controller();
                 let payer = controller.and_then(|controller| Uid::new(&controller.uid).ok());
-                Footprint {
-                    payer: payer.map(Box::new),
-                    ..footprint
-                }
+                Footprint { payer: payer.map(Box::new), ..footprint }
             }
             _ => footprint,
         }
@@ -181,14 +169,8 @@ fn why_not(kind: &GroupResource) -> Option<&'static str> {
 }
 
 fn kind_of(owner: &OwnerReference) -> GroupResource {
-    let group = owner
-        .api_version
-        .split_once('/')
-        .map_or("", |(group, _)| group);
-    GroupResource {
-        group: group.into(),
-        resource: object::plural(group, &owner.kind),
-    }
+    let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+    GroupResource { group: group.into(), resource: object::plural(group, &owner.kind) }
 }
 
 /// Whether the controller is the replica set of a deployment: it is called `<deployment>-<hash>`.
@@ -288,10 +270,7 @@ mod tests {
             charging.prune(&mut object);
             assert_eq!(of(&object), footprint);
             let pruned = serde_json::to_string(&object).unwrap();
-            assert!(
-                pruned.contains("5d4f8") && !pruned.contains("other"),
-                "{pruned}"
-            );
+            assert!(pruned.contains("5d4f8") && !pruned.contains("other"), "{pruned}");
         }
     }
 

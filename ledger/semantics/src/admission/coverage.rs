@@ -73,10 +73,7 @@ impl WebhookRule {
             operations,
             api_groups: [group.to_owned()],
             api_versions: ["*"],
-            resources: resources
-                .iter()
-                .map(|&resource| resource.to_owned())
-                .collect(),
+            resources: resources.iter().map(|&resource| resource.to_owned()).collect(),
             scope: "Namespaced",
         }
     }
@@ -144,12 +141,8 @@ mod tests {
         let none = BTreeSet::<String>::new();
         assert_eq!(uncovered(Coverage::everything()), none);
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let all = names(&[
-            "configmaps",
-            "count/configmaps",
-            "count/widgets.x.y",
-            "count/jobs.batch",
-        ]);
+        let all =
+            names(&["configmaps", "count/configmaps", "count/widgets.x.y", "count/jobs.batch"]);
         assert_eq!(uncovered(Coverage::of([])), all);
         let some = Coverage::of(kinds(&["configmaps", "jobs.batch"]));
         assert_eq!(uncovered(some), names(&["count/widgets.x.y"]));
@@ -159,10 +152,7 @@ mod tests {
     fn a_quota_has_its_kinds_counted() {
         let found = ["count/widgets.x.y", "configmaps", "cpu", "count/", "pods"].map(counted_kind);
         let expected = [Some("widgets.x.y"), Some("configmaps"), None, None, None];
-        assert_eq!(
-            found,
-            expected.map(|name| name.map(|name| name.parse().unwrap()))
-        );
+        assert_eq!(found, expected.map(|name| name.map(|name| name.parse().unwrap())));
     }
 
     /// The covered kinds are those that the rules list.
@@ -172,11 +162,7 @@ mod tests {
         let rules = webhook_rules(&counted, &kinds(&["jobs.batch"]));
         let listed: Vec<_> = rules
             .iter()
-            .flat_map(|rule| {
-                rule.resources
-                    .iter()
-                    .map(|name| (&*rule.api_groups[0], &**name))
-            })
+            .flat_map(|rule| rule.resources.iter().map(|name| (&*rule.api_groups[0], &**name)))
             .collect();
         let expected = [
             ("", "pods"),

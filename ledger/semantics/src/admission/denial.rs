@@ -104,11 +104,7 @@ impl Denial {
     /// The message in Kubernetes' answer: it names a forbidden object, but not the object of an internal error.
     pub fn message(&self, kind: &GroupResource, name: &str) -> String {
         let text = self.to_string();
-        if self.code() == 403 {
-            wrap_forbidden(kind, name, &text)
-        } else {
-            text
-        }
+        if self.code() == 403 { wrap_forbidden(kind, name, &text) } else { text }
     }
 }
 

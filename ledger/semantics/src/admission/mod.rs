@@ -139,10 +139,7 @@ pub fn evaluate<L: Limit>(
     let mut charges = Vec::with_capacity(limits.len());
     for (index, limit) in limits.iter().enumerate() {
         if applies(limit, attempt, &mut cover)? {
-            charges.push(Charge {
-                limit: index,
-                delta: ResourceList::new(),
-            });
+            charges.push(Charge { limit: index, delta: ResourceList::new() });
         }
     }
     refuse_negative(attempt.new)?;
@@ -232,10 +229,7 @@ fn applies<'l, L: Limit>(
         return Ok(false);
     }
     let traits = &attempt.new.traits;
-    let broken = |source| Denial::BrokenSelector {
-        quota: limit.name().clone(),
-        source,
-    };
+    let broken = |source| Denial::BrokenSelector { quota: limit.name().clone(), source };
     let scopes = scopes::scopes_of(limit.spec()).count();
     let matching = match scopes::matching(scopes::scopes_of(limit.spec()), traits) {
         Ok(matching) => matching,
@@ -256,17 +250,11 @@ fn applies<'l, L: Limit>(
         return Ok(true);
     }
     if let Some(text) = (attempt.requirements)(owned) {
-        return Err(Denial::MustSpecify {
-            quota: limit.name().clone(),
-            text,
-        });
+        return Err(Denial::MustSpecify { quota: limit.name().clone(), text });
     }
     if !owned.iter().all(|name| limit.is_counted(name)) {
         let resources = owned.iter().map(|name| Name::from(*name)).collect();
-        return Err(Denial::StatusUnknown {
-            quota: limit.name().clone(),
-            resources,
-        });
+        return Err(Denial::StatusUnknown { quota: limit.name().clone(), resources });
     }
     Ok(true)
 }
@@ -303,10 +291,7 @@ impl<'a> Demand<'a> {
         attempt: &Attempt<'a>,
         limited: &'a [LimitedResource],
     ) -> Result<Self, scopes::BrokenScope> {
-        let all = limited
-            .iter()
-            .flat_map(|entry| &entry.match_scopes)
-            .map(Scope::from);
+        let all = limited.iter().flat_map(|entry| &entry.match_scopes).map(Scope::from);
         let scopes = scopes::matching(all, &attempt.new.traits)?;
         let texts: Vec<&Name> = limited
             .iter()
@@ -393,16 +378,9 @@ impl<'a> Growth<'a> {
 /// # Errors
 /// With all names that have one.
 pub fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
-    let negative = new
-        .resources
-        .iter()
-        .filter(|(_, amount)| amount.is_negative());
+    let negative = new.resources.iter().filter(|(_, amount)| amount.is_negative());
     let resources: Vec<Name> = negative.map(|(name, _)| name.clone()).collect();
-    if resources.is_empty() {
-        Ok(())
-    } else {
-        Err(Denial::NegativeUsage { resources })
-    }
+    if resources.is_empty() { Ok(()) } else { Err(Denial::NegativeUsage { resources }) }
 }
 
 /// Compares only names that grow: others may exceed their limits already.
@@ -421,17 +399,10 @@ pub fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result<(), De
     if requested.is_empty() {
         return Ok(());
     }
-    let used = requested
-        .names()
-        .filter_map(|name| Some((name.clone(), limit.counted(name)?)))
-        .collect();
+    let used =
+        requested.names().filter_map(|name| Some((name.clone(), limit.counted(name)?))).collect();
     let limited = limit.hard().mask(|name| requested.get(name).is_some());
-    Err(Denial::ExceedsHard {
-        quota: limit.name().clone(),
-        requested,
-        used,
-        limited,
-    })
+    Err(Denial::ExceedsHard { quota: limit.name().clone(), requested, used, limited })
 }
 
 #[cfg(test)]

@@ -28,30 +28,17 @@ impl Limit for Quota {
 }
 
 fn list(amounts: &[(&str, i64)]) -> ResourceList {
-    amounts
-        .iter()
-        .map(|(name, units)| (Name::from(*name), Quantity::from_units(*units)))
-        .collect()
+    amounts.iter().map(|(name, units)| (Name::from(*name), Quantity::from_units(*units))).collect()
 }
 
 fn quota(hard: &[(&str, i64)], used: &[(&str, i64)]) -> Quota {
-    let spec = Spec {
-        hard: list(hard),
-        ..Spec::default()
-    };
-    Quota {
-        name: Name::from("q"),
-        spec,
-        used: list(used),
-    }
+    let spec = Spec { hard: list(hard), ..Spec::default() };
+    Quota { name: Name::from("q"), spec, used: list(used) }
 }
 
 fn service(node_ports: i64) -> Footprint {
     let resources = list(&[("services", 1), ("services.nodeports", node_ports)]);
-    Footprint {
-        resources,
-        ..Footprint::default()
-    }
+    Footprint { resources, ..Footprint::default() }
 }
 
 fn decide(
@@ -109,21 +96,10 @@ fn an_update_that_shrinks_passes_over_the_limit_and_one_that_grows_elsewhere_is_
         &[("services", 1), ("services.nodeports", 2)],
         &[("services", 9), ("services.nodeports", 1)],
     )];
-    assert_eq!(
-        decide(&over, Operation::Update, &service(1), Some(&service(2))),
-        Ok(vec![])
-    );
-    let charge = Charge {
-        limit: 0,
-        delta: list(&[("services.nodeports", 1)]),
-    };
-    assert_eq!(
-        decide(&over, Operation::Update, &service(1), Some(&service(0))),
-        Ok(vec![charge])
-    );
-    let text = decide(&over, Operation::Create, &service(1), None)
-        .unwrap_err()
-        .to_string();
+    assert_eq!(decide(&over, Operation::Update, &service(1), Some(&service(2))), Ok(vec![]));
+    let charge = Charge { limit: 0, delta: list(&[("services.nodeports", 1)]) };
+    assert_eq!(decide(&over, Operation::Update, &service(1), Some(&service(0))), Ok(vec![charge]));
+    let text = decide(&over, Operation::Create, &service(1), None).unwrap_err().to_string();
     assert_eq!(
         text,
         "exceeded quota: q, requested: services=1, used: services=9, limited: services=1"
@@ -135,12 +111,6 @@ fn names_are_quoted_as_go_quotes_them() {
     let denial = Denial::NoPreviousVersion;
     let kind = GroupResource::new("apps", "deployments");
     let text = "unable to get previous usage since prior version of object was not found";
-    assert_eq!(
-        denial.message(&kind, "a"),
-        format!("deployments.apps \"a\" is forbidden: {text}")
-    );
-    assert_eq!(
-        denial.message(&kind, ""),
-        format!("deployments.apps is forbidden: {text}")
-    );
+    assert_eq!(denial.message(&kind, "a"), format!("deployments.apps \"a\" is forbidden: {text}"));
+    assert_eq!(denial.message(&kind, ""), format!("deployments.apps is forbidden: {text}"));
 }

@@ -100,9 +100,7 @@ impl Manifest {
         let metadata = |manifest: &Self| {
             let mut metadata = manifest.metadata.editable();
             let (spec, _) = manifest.spec();
-            metadata
-                .annotations
-                .extend(spec.extensions.to_annotations());
+            metadata.annotations.extend(spec.extensions.to_annotations());
             metadata
         };
         let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
@@ -146,9 +144,7 @@ pub fn adopted_version(metadata: &str) -> Option<u64> {
     if !metadata.contains(ADOPTED_VERSION) {
         return None;
     }
-    serde_json::from_str::<Stored>(metadata)
-        .ok()?
-        .adopted_version
+    serde_json::from_str::<Stored>(metadata).ok()?.adopted_version
 }
 
 /// The specification of a group: that of a ClusterResourceQuota, and the extensions.

@@ -109,19 +109,13 @@ pub fn validate<F: Forest>(
         errors.push(FieldError::invalid_text(field.clone(), parent, detail));
     }
     if spec.selector.is_empty() && children.is_empty() {
-        errors.push(FieldError::required(
-            "spec.selector",
-            "must restrict the selected projects",
-        ));
+        errors.push(FieldError::required("spec.selector", "must restrict the selected projects"));
     }
     if let (Some(child), Some(what)) = (children.first(), why_childless(spec)) {
         let detail = format!("a group with children cannot have {what}; {child} is a child of it");
         errors.push(FieldError::forbidden(what_field(spec), detail));
     }
-    if let Some(what) = ancestors
-        .first()
-        .and_then(|above| with.spec(above))
-        .and_then(why_childless)
+    if let Some(what) = ancestors.first().and_then(|above| with.spec(above)).and_then(why_childless)
     {
         let detail = format!("a group with {what} cannot have children");
         errors.push(FieldError::invalid_text(field, parent, detail));
@@ -201,8 +195,7 @@ fn over_committed<F: Forest>(
         && before.is_some_and(|before| {
             let mut was = with.guaranteed_below(name);
             was.max(&before.extensions.guaranteed);
-            own.iter()
-                .all(|(name, now)| was.get(name).is_some_and(|was| now <= was))
+            own.iter().all(|(name, now)| was.get(name).is_some_and(|was| now <= was))
         });
     if no_more || own.without_zeros().is_empty() {
         return errors;

@@ -65,8 +65,7 @@ impl Checked {
     /// All that is wrong.
     pub fn update(self, new: &Manifest, old: &Manifest) -> Result<Spec, Vec<FieldError>> {
         let mut errors = FieldErrors::default();
-        self.metadata
-            .update(&new.metadata, &old.metadata, &mut errors);
+        self.metadata.update(&new.metadata, &old.metadata, &mut errors);
         errors.extend(self.errors);
         unless_wrong(self.spec, errors)
     }
@@ -108,10 +107,7 @@ fn validate_selector(spec: &Spec, errors: &mut FieldErrors) {
         }
     }
     let annotations = &spec.selector.annotations;
-    errors.extend(syntax::annotations(
-        &format!("{field}.annotations"),
-        annotations,
-    ));
+    errors.extend(syntax::annotations(&format!("{field}.annotations"), annotations));
 }
 
 /// The errors of a ResourceQuota's spec, with the field paths of a group.
@@ -139,10 +135,7 @@ pub fn validate_extensions(spec: &Spec) -> Vec<FieldError> {
         let field = field_of(OBJECTS);
         errors.extend(objects.validate(&field));
         if objects.is_empty() {
-            errors.push(FieldError::required(
-                field.clone(),
-                "must select some objects",
-            ));
+            errors.push(FieldError::required(field.clone(), "must select some objects"));
         }
     }
     if extensions.each {

@@ -4,12 +4,7 @@ use super::{GroupResource, names::COUNT_PREFIX};
 use crate::{quantity::Quantity, resource::ResourceList};
 
 /// Kinds of the core group that could be counted before `count/` names were introduced.
-const ALIASES: [&str; 4] = [
-    "configmaps",
-    "secrets",
-    "replicationcontrollers",
-    "resourcequotas",
-];
+const ALIASES: [&str; 4] = ["configmaps", "secrets", "replicationcontrollers", "resourcequotas"];
 
 /// The plain name under which a kind counts in addition to `count/…`, if it could be counted before those names were
 /// introduced.
@@ -25,9 +20,8 @@ pub(super) fn is_alias(name: &str) -> bool {
 
 /// Whether `name` is the count name of the kind: `count/<resource>[.<group>]`.
 pub(super) fn is_count_of(kind: &GroupResource, name: &str) -> bool {
-    let Some(rest) = name
-        .strip_prefix(COUNT_PREFIX)
-        .and_then(|rest| rest.strip_prefix(&*kind.resource))
+    let Some(rest) =
+        name.strip_prefix(COUNT_PREFIX).and_then(|rest| rest.strip_prefix(&*kind.resource))
     else {
         return false;
     };
@@ -40,10 +34,7 @@ pub(super) fn is_count_of(kind: &GroupResource, name: &str) -> bool {
 /// One object.
 pub(super) fn resources(kind: &GroupResource) -> ResourceList {
     let mut counted = ResourceList::new();
-    counted.insert(
-        format!("{COUNT_PREFIX}{kind}").into(),
-        Quantity::from_units(1),
-    );
+    counted.insert(format!("{COUNT_PREFIX}{kind}").into(), Quantity::from_units(1));
     if plain_count_name(kind).is_some() {
         counted.insert(kind.resource.clone(), Quantity::from_units(1));
     }

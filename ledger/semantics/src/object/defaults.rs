@@ -29,11 +29,7 @@ impl Pod {
 
     /// Rounds the amounts in the status up to thousandths.
     fn round_up_status(&mut self) {
-        let Status {
-            container_statuses,
-            init_container_statuses,
-            ..
-        } = &mut self.status;
+        let Status { container_statuses, init_container_statuses, .. } = &mut self.status;
         for status in container_statuses.iter_mut().chain(init_container_statuses) {
             round_up(&mut status.allocated_resources);
             if let Some(actual) = &mut status.resources {

@@ -40,17 +40,10 @@ const POD_NAMES: [&str; 11] = [
     "requests.ephemeral-storage",
     "requests.memory",
 ];
-const SERVICE_NAMES: [&str; 4] = [
-    "count/services",
-    "services",
-    "services.loadbalancers",
-    "services.nodeports",
-];
-const VOLUME_CLAIM_NAMES: [&str; 3] = [
-    "count/persistentvolumeclaims",
-    "persistentvolumeclaims",
-    "requests.storage",
-];
+const SERVICE_NAMES: [&str; 4] =
+    ["count/services", "services", "services.loadbalancers", "services.nodeports"];
+const VOLUME_CLAIM_NAMES: [&str; 3] =
+    ["count/persistentvolumeclaims", "persistentvolumeclaims", "requests.storage"];
 /// The names that a volume claim owns for every storage class, also for those that it does not have.
 const STORAGE_CLASS_SUFFIXES: [&str; 2] = [
     ".storageclass.storage.k8s.io/persistentvolumeclaims",
@@ -88,9 +81,7 @@ impl<'k> Evaluator<'k> {
             Self::Services => SERVICE_NAMES.contains(&name),
             Self::VolumeClaims => {
                 VOLUME_CLAIM_NAMES.contains(&name)
-                    || STORAGE_CLASS_SUFFIXES
-                        .iter()
-                        .any(|suffix| name.ends_with(suffix))
+                    || STORAGE_CLASS_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
             }
             Self::ResourceClaims => is_claim_name(name) || stands_for_class(name, context),
             Self::Count(kind) => is_count_of(kind, name) || plain_count_name(kind) == Some(name),
@@ -178,19 +169,11 @@ impl Context for EveryClass {
 /// Whether any kind of object counts under the name. A quota may limit other names (`nvidia.com/gpu`,
 /// `limits.nvidia.com/gpu`): they are valid, never limit anything, and never have a `used`.
 pub fn is_countable_by_anyone(resource_name: &str) -> bool {
-    let of_known_kinds = [
-        Evaluator::Pods,
-        Evaluator::Services,
-        Evaluator::VolumeClaims,
-        Evaluator::ResourceClaims,
-    ];
-    of_known_kinds
-        .into_iter()
-        .any(|evaluator| evaluator.owns(resource_name, &EveryClass))
+    let of_known_kinds =
+        [Evaluator::Pods, Evaluator::Services, Evaluator::VolumeClaims, Evaluator::ResourceClaims];
+    of_known_kinds.into_iter().any(|evaluator| evaluator.owns(resource_name, &EveryClass))
         || is_alias(resource_name)
-        || resource_name
-            .strip_prefix(COUNT_PREFIX)
-            .is_some_and(|kind| !kind.is_empty())
+        || resource_name.strip_prefix(COUNT_PREFIX).is_some_and(|kind| !kind.is_empty())
 }
 
 /// Kinds that are exempt from quota admission: reviews, bindings and events are not stored, or are created by the
@@ -200,10 +183,7 @@ pub fn is_ignored(kind: &GroupResource) -> bool {
         (kind.group.as_str(), kind.resource.as_str()),
         ("", "bindings" | "componentstatuses" | "events")
             | ("events.k8s.io", "events")
-            | (
-                "authentication.k8s.io",
-                "tokenreviews" | "selfsubjectreviews"
-            )
+            | ("authentication.k8s.io", "tokenreviews" | "selfsubjectreviews")
             | (
                 "authorization.k8s.io",
                 "subjectaccessreviews"

@@ -20,10 +20,7 @@ pub struct GroupResource {
 impl GroupResource {
     /// The kind `resource` of `group` (empty: the core group).
     pub fn new(group: &str, resource: &str) -> Self {
-        Self {
-            group: Name::from(group),
-            resource: Name::from(resource),
-        }
+        Self { group: Name::from(group), resource: Name::from(resource) }
     }
 
     /// The kind as a name.

@@ -28,9 +28,7 @@ impl TypeMeta {
 
     /// The API group: the part of the apiVersion before the slash; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group)
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 }
 
@@ -103,13 +101,7 @@ impl OwnerReference {
     const FIELD_MAX_BYTES: usize = 253 + 1 + 63;
 
     fn can_exist(&self) -> bool {
-        let Self {
-            api_version,
-            kind,
-            name,
-            uid,
-            controller: _,
-        } = self;
+        let Self { api_version, kind, name, uid, controller: _ } = self;
         let mut fields = [api_version, kind, name, uid].into_iter();
         fields.all(|field| field.len() <= Self::FIELD_MAX_BYTES)
     }
@@ -178,11 +170,7 @@ impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let labels = BTreeMap::<Name, Option<Name>>::deserialize(deserializer)?;
         let labels = labels.into_iter();
-        Ok(Self(
-            labels
-                .map(|(key, value)| (key, value.unwrap_or_default()))
-                .collect(),
-        ))
+        Ok(Self(labels.map(|(key, value)| (key, value.unwrap_or_default())).collect()))
     }
 }
 
@@ -206,10 +194,7 @@ impl<'de> Deserialize<'de> for Present {
 fn controller<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<OwnerReference>, D::Error> {
     let owners: Vec<OwnerReference> = nullable(deserializer)?;
     let controller = owners.into_iter().find(|owner| owner.controller);
-    Ok(controller
-        .filter(OwnerReference::can_exist)
-        .into_iter()
-        .collect())
+    Ok(controller.filter(OwnerReference::can_exist).into_iter().collect())
 }
 
 /// Longest annotation that a rule uses, in bytes: the name of a storage class.
@@ -217,12 +202,10 @@ const ANNOTATION_MAX_BYTES: usize = 253;
 
 fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Name>, D::Error> {
     let value = Option::<Name>::deserialize(deserializer)?;
-    Ok(
-        value.map(|value| match value.len() <= ANNOTATION_MAX_BYTES {
-            true => value,
-            false => Name::default(),
-        }),
-    )
+    Ok(value.map(|value| match value.len() <= ANNOTATION_MAX_BYTES {
+        true => value,
+        false => Name::default(),
+    }))
 }
 
 /// Reads a time. Times after the year 2262 are clamped.
@@ -233,12 +216,8 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>,
     let time = text
         .parse::<jiff::Timestamp>()
         .map_err(|_| de::Error::custom(format_args!("not an RFC 3339 time: {text:?}")))?;
-    let nanoseconds = time
-        .as_nanosecond()
-        .clamp(i128::from(i64::MIN), i128::from(i64::MAX));
-    Ok(Some(
-        i64::try_from(nanoseconds).map_or(Timestamp::MAX, Timestamp::from_nanoseconds),
-    ))
+    let nanoseconds = time.as_nanosecond().clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+    Ok(Some(i64::try_from(nanoseconds).map_or(Timestamp::MAX, Timestamp::from_nanoseconds)))
 }
 
 #[cfg(test)]
@@ -289,10 +268,7 @@ mod tests {
     #[test]
     fn the_group_is_what_stands_before_the_slash() {
         let read = |text| serde_json::from_str::<TypeMeta>(text).unwrap();
-        assert_eq!(
-            read(r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#).group(),
-            "apps"
-        );
+        assert_eq!(read(r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#).group(), "apps");
         assert_eq!(read(r#"{"apiVersion":"v1","kind":"Pod"}"#).group(), "");
     }
 }

@@ -118,10 +118,7 @@ impl Object {
             let object = Self::deserialize(kind, &mut deserializer)?;
             deserializer.end().map(|()| object)
         };
-        read().map_err(|source| Error {
-            kind: kind.clone(),
-            source,
-        })
+        read().map_err(|source| Error { kind: kind.clone(), source })
     }
 
     /// As [`Object::from_json`], from the fields of a larger whole.
@@ -159,10 +156,7 @@ impl Object {
     /// As [`Object::from_json`].
     pub fn workload_from_json(kind: &GroupResource, json: &[u8]) -> Result<Self, Error> {
         let read = serde_json::from_slice(json).map(Self::Workload);
-        read.map_err(|source| Error {
-            kind: kind.clone(),
-            source,
-        })
+        read.map_err(|source| Error { kind: kind.clone(), source })
     }
 
     /// The object's metadata.
@@ -215,11 +209,7 @@ impl Object {
             Self::Workload(workload) => return workload.footprint(kind),
             Self::Other(_) => count::resources(kind),
         };
-        Footprint {
-            resources,
-            traits: self.traits(),
-            ..Footprint::default()
-        }
+        Footprint { resources, traits: self.traits(), ..Footprint::default() }
     }
 
     /// The traits that scopes match.
@@ -227,9 +217,9 @@ impl Object {
         match self {
             Self::Workload(workload) => workload.traits(),
             Self::Pod(pod) => Traits::Pod(pod.traits()),
-            Self::VolumeClaim(claim) => Traits::VolumeClaim {
-                attributes_classes: claim.attributes_classes(),
-            },
+            Self::VolumeClaim(claim) => {
+                Traits::VolumeClaim { attributes_classes: claim.attributes_classes() }
+            }
             Self::Service(_) | Self::ResourceClaim(_) | Self::Other(_) => Traits::Plain,
         }
     }

@@ -80,11 +80,7 @@ mod tests {
 
     #[test]
     fn extended_resources_have_a_foreign_domain_and_a_proper_name() {
-        for name in [
-            "nvidia.com/gpu",
-            "vendor.io/fpga-a10",
-            "limits.nvidia.com/gpu",
-        ] {
+        for name in ["nvidia.com/gpu", "vendor.io/fpga-a10", "limits.nvidia.com/gpu"] {
             assert!(is_extended(name), "{name}");
         }
         for name in [
@@ -112,12 +108,7 @@ mod tests {
         ] {
             assert!(is_extended_request(name), "{name}");
         }
-        for name in [
-            "nvidia.com/gpu",
-            "requests.foo",
-            "requests.kubernetes.io/x",
-            "requests.",
-        ] {
+        for name in ["nvidia.com/gpu", "requests.foo", "requests.kubernetes.io/x", "requests."] {
             assert!(!is_extended_request(name), "{name}");
         }
     }

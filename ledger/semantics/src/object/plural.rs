@@ -6,21 +6,9 @@ use crate::Name;
 const EXCEPTIONS: [(&str, &str, &str); 6] = [
     ("metrics.k8s.io", "NodeMetrics", "nodes"),
     ("metrics.k8s.io", "PodMetrics", "pods"),
-    (
-        "resource.k8s.io",
-        "ResourceClaimParameters",
-        "resourceclaimparameters",
-    ),
-    (
-        "resource.k8s.io",
-        "ResourceClassParameters",
-        "resourceclassparameters",
-    ),
-    (
-        "security.openshift.io",
-        "SecurityContextConstraints",
-        "securitycontextconstraints",
-    ),
+    ("resource.k8s.io", "ResourceClaimParameters", "resourceclaimparameters"),
+    ("resource.k8s.io", "ResourceClassParameters", "resourceclassparameters"),
+    ("security.openshift.io", "SecurityContextConstraints", "securitycontextconstraints"),
     ("", "Gateway", "gateways"),
 ];
 
@@ -68,11 +56,7 @@ mod tests {
             ("", "ReplicationController", "replicationcontrollers"),
             ("apps", "DaemonSet", "daemonsets"),
             ("apps", "ControllerRevision", "controllerrevisions"),
-            (
-                "autoscaling",
-                "HorizontalPodAutoscaler",
-                "horizontalpodautoscalers",
-            ),
+            ("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
             ("batch", "CronJob", "cronjobs"),
             ("discovery.k8s.io", "EndpointSlice", "endpointslices"),
             ("events.k8s.io", "Event", "events"),
@@ -86,11 +70,7 @@ mod tests {
             ("resource.k8s.io", "DeviceClass", "deviceclasses"),
             ("resource.k8s.io", "ResourceClaim", "resourceclaims"),
             ("scheduling.k8s.io", "PriorityClass", "priorityclasses"),
-            (
-                "storage.k8s.io",
-                "CSIStorageCapacity",
-                "csistoragecapacities",
-            ),
+            ("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities"),
             ("storage.k8s.io", "StorageClass", "storageclasses"),
             ("gateway.networking.k8s.io", "Gateway", "gateways"),
             ("example.com", "Widget", "widgets"),

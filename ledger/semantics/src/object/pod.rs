@@ -133,16 +133,10 @@ impl Pod {
     /// An upper bound of the steps in which its amounts are computed and its containers are checked: each container may
     /// name every resource.
     pub(super) fn steps(&self) -> usize {
-        let Status {
-            container_statuses,
-            init_container_statuses,
-            ..
-        } = &self.status;
+        let Status { container_statuses, init_container_statuses, .. } = &self.status;
         let names =
             |requirements: &Requirements| requirements.requests.len() + requirements.limits.len();
-        let of_containers = self
-            .containers()
-            .map(|container| 1 + names(&container.resources));
+        let of_containers = self.containers().map(|container| 1 + names(&container.resources));
         let statuses = container_statuses.iter().chain(init_container_statuses);
         let of_statuses = statuses.map(|status| {
             let running = status.resources.as_ref().map_or(0, names);
@@ -158,10 +152,7 @@ impl Pod {
         let affinity = &self.spec.affinity;
         PodTraits {
             best_effort: self.is_best_effort(),
-            terminating: self
-                .spec
-                .active_deadline_seconds
-                .is_some_and(|seconds| seconds >= 0),
+            terminating: self.spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0),
             priority_class: self.spec.priority_class_name.clone(),
             cross_namespace_affinity: affinity.pod_affinity.look_elsewhere()
                 || affinity.pod_anti_affinity.look_elsewhere(),
@@ -180,21 +171,14 @@ impl Pod {
     ///
     /// Kubernetes calls this rule a mistake and restricts it to these six names.
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
-        if self
-            .spec
-            .resources
-            .as_ref()
-            .is_some_and(Requirements::is_pod_level)
-        {
+        if self.spec.resources.as_ref().is_some_and(Requirements::is_pod_level) {
             return None;
         }
         let mut required = required.to_vec();
         required.sort_unstable();
         required.dedup();
-        let missing: Vec<String> = required
-            .into_iter()
-            .filter_map(|name| self.missing_for(name))
-            .collect();
+        let missing: Vec<String> =
+            required.into_iter().filter_map(|name| self.missing_for(name)).collect();
         (!missing.is_empty()).then(|| format!("must specify {}", missing.join("; ")))
     }
 
@@ -218,19 +202,13 @@ impl Pod {
     }
 
     fn containers(&self) -> impl Iterator<Item = &Container> {
-        self.spec
-            .containers
-            .iter()
-            .chain(&self.spec.init_containers)
+        self.spec.containers.iter().chain(&self.spec.init_containers)
     }
 }
 
 impl Requirements {
     fn is_pod_level(&self) -> bool {
-        self.requests
-            .names()
-            .chain(self.limits.names())
-            .any(|name| is_pod_level(name))
+        self.requests.names().chain(self.limits.names()).any(|name| is_pod_level(name))
     }
 }
 

@@ -98,11 +98,7 @@ impl ResourceClaim {
     /// Sets the defaults of the API server: one device, exactly.
     pub(super) fn set_api_defaults(&mut self) {
         for request in &mut self.spec.devices.requests {
-            let Request {
-                exactly,
-                first_available,
-                itself,
-            } = request;
+            let Request { exactly, first_available, itself } = request;
             for request in exactly.iter_mut().chain(first_available).chain([itself]) {
                 if request.allocation_mode.is_empty() {
                     request.allocation_mode = Name::from("ExactCount");

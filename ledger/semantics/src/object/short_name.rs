@@ -32,13 +32,8 @@ mod tests {
             assert_eq!(short_name(name), None, "{name}");
         }
         let long = |end: &str| format!("{}{end}", "ü".repeat(200));
-        let names = [
-            long("a"),
-            long("b"),
-            "x".repeat(254),
-            "a\u{1b}".repeat(200),
-            "\u{85}".to_owned(),
-        ];
+        let names =
+            [long("a"), long("b"), "x".repeat(254), "a\u{1b}".repeat(200), "\u{85}".to_owned()];
         let short: Vec<_> = names.iter().filter_map(|name| short_name(name)).collect();
         for (at, name) in short.iter().enumerate() {
             assert_eq!(short_name(name), None, "{name} is short");
@@ -47,9 +42,6 @@ mod tests {
         assert_eq!(short.len(), names.len());
         assert!(short[3].starts_with("a_a_") && short[4].starts_with("_~"));
         // Ledgers have recorded it.
-        assert_eq!(
-            short_name("a\u{1b}[b").as_deref(),
-            Some("a_[b~c5169889b5ecd060")
-        );
+        assert_eq!(short_name("a\u{1b}[b").as_deref(), Some("a_[b~c5169889b5ecd060"));
     }
 }

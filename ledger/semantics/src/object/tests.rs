@@ -8,12 +8,7 @@ fn read(kind: &str, json: &str) -> Object {
 fn an_object_that_cannot_be_read_says_why() {
     let pods = GroupResource::new("", "pods");
     let error = Object::from_json(&pods, br#"{"spec":{"activeDeadlineSeconds":"1"}}"#).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with("cannot read pods: invalid type: string"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("cannot read pods: invalid type: string"), "{error}");
     assert!(Object::from_json(&pods, b"[").is_err());
 }
 
@@ -32,12 +27,7 @@ fn only_a_pod_that_is_being_deleted_lapses() {
     assert_eq!(read("pods", "{}").lapse(), None);
 
     let pods = GroupResource::new("", "pods");
-    let counts = |now| {
-        deleting("Running")
-            .footprint(&pods, now, &NoContext)
-            .resources
-            .len()
-    };
+    let counts = |now| deleting("Running").footprint(&pods, now, &NoContext).resources.len();
     assert_eq!(counts(lapse), 2);
     assert_eq!(counts(lapse.plus(crate::Span::from_nanoseconds(1))), 1);
 }
@@ -52,10 +42,7 @@ fn what_counts_under_a_name_belongs_to_the_kind() {
         "limits":{"memory":"1Gi","ephemeral-storage":"1Gi"}}}]}}"#;
     for (kind, json) in [
         ("pods", pod),
-        (
-            "services",
-            r#"{"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}"#,
-        ),
+        ("services", r#"{"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}"#),
         ("persistentvolumeclaims", volume),
         ("resourceclaims.resource.k8s.io", claim),
         ("secrets", "{}"),
@@ -64,9 +51,7 @@ fn what_counts_under_a_name_belongs_to_the_kind() {
         let kind: GroupResource = kind.parse().unwrap();
         let evaluator = Evaluator::of(&kind);
         let object = Object::from_json(&kind, json.as_bytes()).unwrap();
-        let resources = object
-            .footprint(&kind, Timestamp::EPOCH, &NoContext)
-            .resources;
+        let resources = object.footprint(&kind, Timestamp::EPOCH, &NoContext).resources;
         for name in resources.names() {
             assert!(
                 evaluator.owns(name, &EveryClass) && is_countable_by_anyone(name),
@@ -74,18 +59,9 @@ fn what_counts_under_a_name_belongs_to_the_kind() {
             );
         }
         let names = resources.names().map(crate::Name::as_str);
-        assert_eq!(
-            evaluator.matching(names, &EveryClass).len(),
-            resources.len(),
-            "{kind}"
-        );
+        assert_eq!(evaluator.matching(names, &EveryClass).len(), resources.len(), "{kind}");
     }
-    for name in [
-        "nvidia.com/gpu",
-        "limits.nvidia.com/gpu",
-        "count/",
-        "storage",
-    ] {
+    for name in ["nvidia.com/gpu", "limits.nvidia.com/gpu", "count/", "storage"] {
         assert!(!is_countable_by_anyone(name), "{name}");
     }
     for group in ["extensions", ""] {
@@ -134,18 +110,9 @@ fn a_claim_leaves_out_what_its_own_pod_pays() {
         let resources = claim.footprint(&kind, Timestamp::EPOCH, &cluster).resources;
         resources.get(name).map(ToString::to_string)
     };
-    assert_eq!(
-        counted(false, "requests.example.com/gpu").as_deref(),
-        Some("1")
-    );
-    assert_eq!(
-        counted(true, "requests.example.com/gpu").as_deref(),
-        Some("3")
-    );
-    assert_eq!(
-        counted(false, "gpu.deviceclass.resource.k8s.io/devices").as_deref(),
-        Some("3")
-    );
+    assert_eq!(counted(false, "requests.example.com/gpu").as_deref(), Some("1"));
+    assert_eq!(counted(true, "requests.example.com/gpu").as_deref(), Some("3"));
+    assert_eq!(counted(false, "gpu.deviceclass.resource.k8s.io/devices").as_deref(), Some("3"));
 }
 
 #[test]
@@ -154,17 +121,10 @@ fn a_claim_of_an_older_version_counts_the_same() {
         let kind: GroupResource = "resourceclaims.resource.k8s.io".parse().unwrap();
         let claim = format!(r#"{{"spec":{{"devices":{{"requests":[{request}]}}}}}}"#);
         let claim = read("resourceclaims.resource.k8s.io", &claim).with_api_defaults();
-        claim
-            .footprint(&kind, Timestamp::EPOCH, &NoContext)
-            .resources
+        claim.footprint(&kind, Timestamp::EPOCH, &NoContext).resources
     };
     let now = devices(r#"{"name":"a","exactly":{"deviceClassName":"gpu"}}"#);
-    assert_eq!(
-        now.get("gpu.deviceclass.resource.k8s.io/devices")
-            .unwrap()
-            .value(),
-        1
-    );
+    assert_eq!(now.get("gpu.deviceclass.resource.k8s.io/devices").unwrap().value(), 1);
     assert_eq!(devices(r#"{"name":"a","deviceClassName":"gpu"}"#), now);
 }
 
@@ -173,24 +133,16 @@ fn a_claim_of_an_older_version_counts_the_same() {
 fn devices_of_one_claim_do_not_saturate() {
     let requests = r#"{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":9223372036854775807}},"#;
     let requests = requests.repeat(3);
-    let json = format!(
-        r#"{{"spec":{{"devices":{{"requests":[{}]}}}}}}"#,
-        requests.trim_end_matches(',')
-    );
+    let json =
+        format!(r#"{{"spec":{{"devices":{{"requests":[{}]}}}}}}"#, requests.trim_end_matches(','));
     let kind = GroupResource::new("resource.k8s.io", "resourceclaims");
     let claim = Object::from_json(&kind, json.as_bytes()).unwrap();
-    let resources = claim
-        .footprint(&kind, Timestamp::EPOCH, &NoContext)
-        .resources;
+    let resources = claim.footprint(&kind, Timestamp::EPOCH, &NoContext).resources;
     for name in [
         "gpu.deviceclass.resource.k8s.io/devices",
         "requests.deviceclass.resource.kubernetes.io/gpu",
     ] {
         let devices = resources.get(name).unwrap();
-        assert_eq!(
-            devices.exact().to_string(),
-            "27670116110564327421",
-            "{name}"
-        );
+        assert_eq!(devices.exact().to_string(), "27670116110564327421", "{name}");
     }
 }

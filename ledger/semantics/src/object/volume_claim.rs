@@ -69,10 +69,7 @@ impl VolumeClaim {
         let mut classes: Vec<Name> = [
             &self.spec.volume_attributes_class_name,
             &self.status.current_volume_attributes_class_name,
-            &self
-                .status
-                .modify_volume_status
-                .target_volume_attributes_class_name,
+            &self.status.modify_volume_status.target_volume_attributes_class_name,
         ]
         .into_iter()
         .filter(|class| !class.is_empty())
@@ -85,10 +82,7 @@ impl VolumeClaim {
 
     /// As [`Object::condense`](super::Object::condense): an API server checks no other requests than those for storage.
     pub(super) fn condense(&mut self) {
-        let lists = [
-            &mut self.spec.resources.requests,
-            &mut self.status.allocated_resources,
-        ];
+        let lists = [&mut self.spec.resources.requests, &mut self.status.allocated_resources];
         for list in lists {
             *list = canonical(list.mask(|name| name == "storage"));
         }

@@ -50,11 +50,7 @@ impl Workload {
         spec: Option<&RawValue>,
         status: Option<&RawValue>,
     ) -> Result<Self, serde_json::Error> {
-        Ok(Self {
-            metadata,
-            spec: read(spec)?,
-            status: read(status)?,
-        })
+        Ok(Self { metadata, spec: read(spec)?, status: read(status)? })
     }
 
     /// The footprint of the workload: itself, and its replicas times the amounts of a pod of its template.
@@ -74,10 +70,7 @@ impl Workload {
         let pod = self.pod();
         let mut replica = pod.resources(Timestamp::EPOCH);
         replica.remove(&COUNT_PODS);
-        Traits::Template {
-            pod: pod.traits(),
-            replica,
-        }
+        Traits::Template { pod: pod.traits(), replica }
     }
 
     /// As [`Pod::steps`], of a pod of its template.
@@ -111,23 +104,13 @@ impl Workload {
     /// The number of pods that the workload keeps alive. A job keeps as many as it may run at once, but no more than it
     /// still has to complete.
     fn replicas(&self, kind: &GroupResource) -> u64 {
-        let Spec {
-            replicas,
-            parallelism,
-            completions,
-            suspend,
-            ..
-        } = &self.spec;
+        let Spec { replicas, parallelism, completions, suspend, .. } = &self.spec;
         let replicas = if kind.is("batch", "jobs") {
             let open = completions.map_or(i64::MAX, |completions| {
                 completions.saturating_sub(self.status.succeeded.unwrap_or(0))
             });
             let at_rest = *suspend || self.is_finished();
-            if at_rest {
-                0
-            } else {
-                parallelism.unwrap_or(1).min(open)
-            }
+            if at_rest { 0 } else { parallelism.unwrap_or(1).min(open) }
         } else {
             replicas.unwrap_or(1)
         };
@@ -211,17 +194,11 @@ mod tests {
         let pods = |spec: &str, status: &str| {
             let json = format!(r#"{{"spec":{{{spec},{TEMPLATE}}},"status":{{{status}}}}}"#);
             let all = footprint(&kind, &json);
-            all.split(',')
-                .find(|part| part.starts_with("pods="))
-                .unwrap()
-                .to_owned()
+            all.split(',').find(|part| part.starts_with("pods=")).unwrap().to_owned()
         };
         assert_eq!(pods(r#""parallelism":3"#, ""), "pods=3");
         assert_eq!(pods(r#""parallelism":3,"completions":2"#, ""), "pods=2");
-        assert_eq!(
-            pods(r#""parallelism":3,"completions":4"#, r#""succeeded":3"#),
-            "pods=1"
-        );
+        assert_eq!(pods(r#""parallelism":3,"completions":4"#, r#""succeeded":3"#), "pods=1");
         assert_eq!(pods(r#""parallelism":3,"suspend":true"#, ""), "pods=0");
         let finished = r#""conditions":[{"type":"Complete","status":"True"}]"#;
         assert_eq!(pods(r#""parallelism":3"#, finished), "pods=0");
@@ -232,9 +209,7 @@ mod tests {
         let kind = GroupResource::new("apps", "deployments");
         let of = |replicas: u64| {
             let json = format!(r#"{{"spec":{{"replicas":{replicas},{TEMPLATE}}}}}"#);
-            serde_json::from_str::<Workload>(&json)
-                .unwrap()
-                .footprint(&kind)
+            serde_json::from_str::<Workload>(&json).unwrap().footprint(&kind)
         };
         for (from, to) in [(0, 5), (5, 0), (3, 7)] {
             assert_eq!(of(from).scaled(to), Some(of(to)));

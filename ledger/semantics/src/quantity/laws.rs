@@ -27,8 +27,7 @@ pub(crate) fn any_quantity() -> impl Strategy<Value = Quantity> {
 }
 
 fn quantity(text: &str) -> Quantity {
-    text.parse()
-        .unwrap_or_else(|error| panic!("{text}: {error}"))
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 /// Beyond 999E the decimal family prints without a suffix, as in Kubernetes.
@@ -43,11 +42,7 @@ fn written(json: &str) -> Quantity {
 
 /// All parts of a quantity.
 pub(crate) fn parts(quantity: &Quantity) -> (Vec<u8>, Format, Option<&str>) {
-    (
-        quantity.nanos_bytes(),
-        quantity.format(),
-        quantity.spelling(),
-    )
+    (quantity.nanos_bytes(), quantity.format(), quantity.spelling())
 }
 
 /// The quantity that its parts make.
@@ -96,11 +91,7 @@ fn binary_sums_of_any_size_are_exact_in_json() {
         ("4Ei", 2, "\"9223372036854775808\""),
         ("-4Ei", 3, "\"-13835058055282163712\""),
         ("1Ei", 1 << 40, "\"1267650600228229401496703205376\""),
-        (
-            "1Ei",
-            u64::MAX,
-            "\"21267647932558653965307991459878666240\"",
-        ),
+        ("1Ei", u64::MAX, "\"21267647932558653965307991459878666240\""),
         ("1Ei", 7, "\"7Ei\""),
     ] {
         let sum = quantity(part).times(times);

@@ -97,11 +97,7 @@ struct Rare {
 
 impl Quantity {
     /// Zero, in the decimal family.
-    pub const ZERO: Self = Self {
-        nanos: 0,
-        format: Format::DecimalSI,
-        rare: None,
-    };
+    pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSI, rare: None };
 
     /// A number of whole units, in the decimal family.
     pub fn from_units(units: i64) -> Self {
@@ -110,11 +106,7 @@ impl Quantity {
 
     /// A number of whole units, in the given family.
     pub fn new(units: i64, format: Format) -> Self {
-        Self {
-            nanos: i128::from(units) * NANOS,
-            format,
-            rare: None,
-        }
+        Self { nanos: i128::from(units) * NANOS, format, rare: None }
     }
 
     fn from_number(number: Number<'_>, format: Format, spelling: Option<Box<str>>) -> Self {
@@ -124,18 +116,12 @@ impl Quantity {
         };
         let rare =
             (spelling.is_some() || large.is_some()).then(|| Arc::new(Rare { spelling, large }));
-        Self {
-            nanos,
-            format,
-            rare,
-        }
+        Self { nanos, format, rare }
     }
 
     fn number(&self) -> Number<'_> {
         match self.rare.as_deref() {
-            Some(Rare {
-                large: Some(large), ..
-            }) => Number::large(large),
+            Some(Rare { large: Some(large), .. }) => Number::large(large),
             _ => Number::Small(self.nanos),
         }
     }
@@ -172,11 +158,7 @@ impl Quantity {
         if let Some(sum) = self.plainly(other, i128::checked_add) {
             return self.become_plain(sum, other);
         }
-        let format = if self.is_zero() {
-            other.format
-        } else {
-            self.format
-        };
+        let format = if self.is_zero() { other.format } else { self.format };
         *self = Self::from_number(self.number().plus(&other.number()), format, None);
     }
 
@@ -341,9 +323,7 @@ impl Quantity {
         if token == "null" {
             return Ok(Self::new(0, Format::Unset));
         }
-        let inner = token
-            .strip_prefix('"')
-            .and_then(|rest| rest.strip_suffix('"'));
+        let inner = token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
         inner.unwrap_or(token).trim().parse()
     }
 }

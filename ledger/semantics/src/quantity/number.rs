@@ -131,9 +131,7 @@ impl<'a> Number<'a> {
     pub(super) fn wrapped_steps(&self, step: i128) -> i64 {
         let rounded = self.rounded(step);
         let steps = rounded.as_ref().unwrap_or(self).to_big().as_ref() / step;
-        let low = (steps & BigInt::from(u64::MAX))
-            .to_u64()
-            .unwrap_or_default();
+        let low = (steps & BigInt::from(u64::MAX)).to_u64().unwrap_or_default();
         low.cast_signed()
     }
 

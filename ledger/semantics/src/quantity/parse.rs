@@ -137,20 +137,12 @@ fn general(text: &str) -> Result<Quantity, ParseError> {
         Suffix::Decimal(power, format) => (pieces.number(0, power), format),
         Suffix::Binary(power) => cap_binary(pieces.number(power, 0)),
     };
-    let number = if pieces.negative {
-        number.negated()
-    } else {
-        number
-    };
+    let number = if pieces.negative { number.negated() } else { number };
     let keeps_spelling = fast
         && text.len() <= TEXT_MAX_BYTES
         && pieces.is_remembered(&suffix)
         && !print::is_canonical(text, &number, format);
-    Ok(Quantity::from_number(
-        number,
-        format,
-        keeps_spelling.then(|| Box::from(text)),
-    ))
+    Ok(Quantity::from_number(number, format, keeps_spelling.then(|| Box::from(text))))
 }
 
 /// Kubernetes caps numbers with a binary suffix at `i64::MAX` units, and prints those below one unit in the decimal
@@ -229,11 +221,9 @@ impl<'a> Pieces<'a> {
         match pieces.mantissa(rounds_up) {
             Number::Small(0) => Number::Small(0),
             _ if is_too_large => largest(),
-            mantissa => at_most_largest(number::scaled(
-                &mantissa,
-                shift,
-                pieces.last_place(power) + 9,
-            )),
+            mantissa => {
+                at_most_largest(number::scaled(&mantissa, shift, pieces.last_place(power) + 9))
+            }
         }
     }
 
@@ -268,12 +258,7 @@ impl<'a> Pieces<'a> {
     fn is_remembered(&self, suffix: &Suffix) -> bool {
         match *suffix {
             Suffix::Decimal(power, _) => {
-                let zeros = self
-                    .digits()
-                    .rev()
-                    .take(3)
-                    .filter(|digit| *digit == b'0')
-                    .count();
+                let zeros = self.digits().rev().take(3).filter(|digit| *digit == b'0').count();
                 self.last_place(power) % 3 == 0 && zeros < 3 && self.whole != "0"
             }
             Suffix::Binary(_) => self.whole.parse::<i64>().is_ok_and(|value| value % 8 != 0),
@@ -315,19 +300,12 @@ impl Suffix {
         if let Some(place) = DECIMAL_SUFFIXES.iter().position(|suffix| *suffix == text) {
             return Some(Self::Decimal(place as i64 * 3 - 9, Format::DecimalSI));
         }
-        if let Some(place) = BINARY_SUFFIXES
-            .iter()
-            .skip(1)
-            .position(|suffix| *suffix == text)
-        {
+        if let Some(place) = BINARY_SUFFIXES.iter().skip(1).position(|suffix| *suffix == text) {
             return Some(Self::Binary(place as u32 * 10 + 10));
         }
         let exponent: i64 = text.strip_prefix(['e', 'E'])?.parse().ok()?;
         // Kubernetes cuts the exponent to 32 bits.
-        Some(Self::Decimal(
-            i64::from(exponent as i32),
-            Format::DecimalExponent,
-        ))
+        Some(Self::Decimal(i64::from(exponent as i32), Format::DecimalExponent))
     }
 }
 
@@ -380,18 +358,7 @@ mod tests {
             let (plain, general) = (plain(text).unwrap(), general(text).unwrap());
             assert_eq!(parts(&plain), parts(&general), "{text}");
         }
-        for text in [
-            "",
-            "00",
-            "01",
-            "1.5",
-            "-1",
-            "+1",
-            "1000000000",
-            "1n",
-            "1Ti",
-            "m",
-        ] {
+        for text in ["", "00", "01", "1.5", "-1", "+1", "1000000000", "1n", "1Ti", "m"] {
             assert!(plain(text).is_none(), "{text}");
         }
     }

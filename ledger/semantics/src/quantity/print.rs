@@ -122,11 +122,7 @@ fn write(out: &mut impl Write, value: &Number<'_>, format: Format, past: Past) -
         }
         Number::Large(large) => {
             let digits = large.to_string();
-            let zeros = digits
-                .bytes()
-                .rev()
-                .take_while(|digit| *digit == b'0')
-                .count();
+            let zeros = digits.bytes().rev().take_while(|digit| *digit == b'0').count();
             let thousands = (zeros / 3).min(decimal);
             out.write_str(&digits[..digits.len() - thousands * 3])?;
             write_decimal_suffix(out, thousands, format)

@@ -69,10 +69,7 @@ fn what_is_finer_than_a_billionth_is_rounded_away_from_zero() {
     assert_eq!(quantity("0.0000000001"), quantity("1n"));
     assert_eq!(quantity("-1e-2000000000"), quantity("-1n"));
     assert_eq!(quantity("0e-2000000000"), Quantity::ZERO);
-    assert_eq!(
-        quantity("0.0000000000000000000000001Ki").format(),
-        Format::DecimalSI
-    );
+    assert_eq!(quantity("0.0000000000000000000000001Ki").format(), Format::DecimalSI);
 }
 
 #[test]
@@ -109,9 +106,7 @@ fn a_text_has_at_most_64_bytes() {
         assert_eq!(text.parse::<Quantity>(), Err(ParseError::TooLong));
         let json = format!("\"{text}\"");
         assert_eq!(Quantity::from_json_token(&json), Err(ParseError::TooLong));
-        let error = serde_json::from_str::<Quantity>(&json)
-            .unwrap_err()
-            .to_string();
+        let error = serde_json::from_str::<Quantity>(&json).unwrap_err().to_string();
         assert!(error.contains("not be longer than 64 bytes"), "{error}");
     }
     let long = of_any_length(|| quantity(&zeros(1 << 20)));
@@ -139,12 +134,9 @@ fn the_longest_canonical_text_of_a_text_is_a_text() {
 
 #[test]
 fn what_the_ledger_reads_has_no_unusual_spelling() {
-    for (token, text) in [
-        ("\"010\"", "10"),
-        ("1.500", "1500m"),
-        ("\" +1Gi\"", "1Gi"),
-        ("\"1e0\"", "1"),
-    ] {
+    for (token, text) in
+        [("\"010\"", "10"), ("1.500", "1500m"), ("\" +1Gi\"", "1Gi"), ("\"1e0\"", "1")]
+    {
         let read = Quantity::from_json_token(token).unwrap();
         let kept: Quantity = serde_json::from_str(token).unwrap();
         assert_eq!((read.to_string(), read.spelling()), (text.to_owned(), None));
@@ -166,17 +158,11 @@ fn json_numbers_count_by_their_text() {
     let read = |json: &str| serde_json::from_str::<Quantity>(json).unwrap();
     assert_eq!(read("1.500").to_string(), "1.500");
     assert_eq!(read("1e3").format(), Format::DecimalExponent);
-    assert_eq!(
-        read("\" 1Gi\\t\"".replace("\\t", " ").as_str()).to_string(),
-        "1Gi"
-    );
+    assert_eq!(read("\" 1Gi\\t\"".replace("\\t", " ").as_str()).to_string(), "1Gi");
     assert_eq!(read("null").format(), Format::Unset);
     assert!(read("null").is_zero());
     assert!(serde_json::from_str::<Quantity>("\"\\u0031\"").is_err());
-    assert_eq!(
-        serde_json::from_value::<Quantity>("1Gi".into()).unwrap(),
-        quantity("1Gi")
-    );
+    assert_eq!(serde_json::from_value::<Quantity>("1Gi".into()).unwrap(), quantity("1Gi"));
 }
 
 #[test]

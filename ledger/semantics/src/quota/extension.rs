@@ -32,15 +32,7 @@ pub const ENFORCEMENT: &str = "quota-ledger.io/enforcement";
 pub const OVERRIDE: &str = "quota-ledger.io/override";
 
 /// The keys of a group.
-const OF_GROUPS: [&str; 7] = [
-    PARENT,
-    GUARANTEED,
-    OBJECTS,
-    EACH,
-    SOFT,
-    ENFORCEMENT,
-    OVERRIDE,
-];
+const OF_GROUPS: [&str; 7] = [PARENT, GUARANTEED, OBJECTS, EACH, SOFT, ENFORCEMENT, OVERRIDE];
 /// The keys of a ResourceQuota.
 const OF_QUOTAS: [&str; 3] = [SOFT, ENFORCEMENT, OVERRIDE];
 
@@ -94,10 +86,7 @@ pub enum Enforcement {
 }
 
 impl Enforcement {
-    #[allow(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes a reference"
-    )]
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -137,9 +126,7 @@ impl Extensions {
     ) -> (Self, Vec<FieldError>) {
         let mut extensions = Self::default();
         let mut errors = FieldErrors::default();
-        let ours = annotations
-            .iter()
-            .filter(|(key, _)| key.starts_with(PREFIX));
+        let ours = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
         for (key, text) in ours {
             let allowed: &[&str] = match carrier {
                 Carrier::Group => &OF_GROUPS,
@@ -226,9 +213,7 @@ impl Extensions {
     /// The keys of those annotations of a group that differ from the extensions that apply.
     pub fn not_in_force(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
         let in_force = self.to_annotations();
-        let ours = annotations
-            .iter()
-            .filter(|(key, _)| key.starts_with(PREFIX));
+        let ours = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
         let differs = |(key, text): &(&String, &String)| {
             let mut alone = Self::default();
             let is_read = OF_GROUPS.contains(&key.as_str()) && alone.set(key, text).is_ok();
@@ -262,10 +247,9 @@ impl Extensions {
     /// are shown: a quota or group from a cluster loses these extensions.
     pub fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
         let mut all = Vec::new();
-        for (key, what, list) in [
-            (GUARANTEED, "guarantee", &self.guaranteed),
-            (SOFT, "soft limit", &self.soft),
-        ] {
+        for (key, what, list) in
+            [(GUARANTEED, "guarantee", &self.guaranteed), (SOFT, "soft limit", &self.soft)]
+        {
             let field = field_of(key);
             let mut errors = FieldErrors::default();
             errors.extend(validate_list(&field, list));
@@ -282,10 +266,7 @@ impl Extensions {
             if limits.hard.is_empty() {
                 errors.push(FieldError::required(field.clone(), "no limit is given"));
             }
-            let others = limits
-                .hard
-                .iter()
-                .filter(|(name, _)| hard.get(name).is_none());
+            let others = limits.hard.iter().filter(|(name, _)| hard.get(name).is_none());
             errors.extend(others.map(|(name, value)| {
                 let detail = "only limits that are in spec can be overridden";
                 FieldError::invalid(format!("{field}[{name}]"), value, detail)
@@ -325,9 +306,8 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)], carrier: Carrier) -> (Extensions, Vec<String>) {
-        let annotations = pairs
-            .iter()
-            .map(|(key, value)| (format!("{PREFIX}{key}"), (*value).to_owned()));
+        let annotations =
+            pairs.iter().map(|(key, value)| (format!("{PREFIX}{key}"), (*value).to_owned()));
         let (extensions, errors) = Extensions::from_annotations(&annotations.collect(), carrier);
         (extensions, errors.iter().map(ToString::to_string).collect())
     }
@@ -342,10 +322,7 @@ mod tests {
                 ("each", "true"),
                 ("soft", r#"{"pods":"8"}"#),
                 ("enforcement", "warn"),
-                (
-                    "override",
-                    r#"{"hard":{"pods":"20"},"until":"2027-01-01T00:00:00Z"}"#,
-                ),
+                ("override", r#"{"hard":{"pods":"20"},"until":"2027-01-01T00:00:00Z"}"#),
             ],
             Carrier::Group,
         );

@@ -15,12 +15,8 @@ use crate::{
 };
 
 /// The places in either kind of configuration that hold objects.
-const OBJECTS: [&str; 4] = [
-    "",
-    "limitedResources/*",
-    "limitedResources/*/matchScopes/*",
-    "plugins/*",
-];
+const OBJECTS: [&str; 4] =
+    ["", "limitedResources/*", "limitedResources/*/matchScopes/*", "plugins/*"];
 
 /// A kind of objects of which some resources or scopes need a covering quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,10 +85,7 @@ pub fn load(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
             "resourcequota.admission.k8s.io/v1beta1" | "resourcequota.admission.k8s.io/v1alpha1",
             "Configuration",
         ) => load_own(json),
-        _ => Err(LoadError::OtherKind {
-            api_version: header.api_version,
-            kind: header.kind,
-        }),
+        _ => Err(LoadError::OtherKind { api_version: header.api_version, kind: header.kind }),
     }
 }
 
@@ -115,11 +108,7 @@ fn unknown_fields(configuration: &Value) -> Vec<String> {
         let place = format!("limitedResources[{at}].");
         unknown.extend(strange(&place, limited, &LIMITED));
         for (at, scope) in items(limited, "matchScopes") {
-            unknown.extend(strange(
-                &format!("{place}matchScopes[{at}]."),
-                scope,
-                &SCOPE,
-            ));
+            unknown.extend(strange(&format!("{place}matchScopes[{at}]."), scope, &SCOPE));
         }
     }
     unknown
@@ -128,9 +117,7 @@ fn unknown_fields(configuration: &Value) -> Vec<String> {
 fn strange(place: &str, value: &Value, allowed: &[&str]) -> Vec<String> {
     let fields = value.as_object().into_iter().flatten();
     let strange = fields.filter(|(field, _)| !allowed.contains(&field.as_str()));
-    strange
-        .map(|(field, _)| format!("unknown field {:?}", format!("{place}{field}")))
-        .collect()
+    strange.map(|(field, _)| format!("unknown field {:?}", format!("{place}{field}"))).collect()
 }
 
 fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (usize, &'a Value)> {
@@ -140,10 +127,7 @@ fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (usize, &'a 
 
 fn load_admission(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
     let admission: Admission = serde_json::from_str(json)?;
-    let Some(index) = admission
-        .plugins
-        .iter()
-        .position(|plugin| plugin.name == "ResourceQuota")
+    let Some(index) = admission.plugins.iter().position(|plugin| plugin.name == "ResourceQuota")
     else {
         return Ok(Vec::new());
     };
@@ -157,10 +141,7 @@ fn load_admission(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
 
 /// The errors of limited resources.
 pub fn validate(limited: &[LimitedResource]) -> Vec<FieldError> {
-    let nameless = limited
-        .iter()
-        .enumerate()
-        .filter(|(_, limited)| limited.resource.is_empty());
+    let nameless = limited.iter().enumerate().filter(|(_, limited)| limited.resource.is_empty());
     nameless
         .map(|(at, _)| FieldError::required(format!("limitedResources[{at}].resource"), ""))
         .collect()
@@ -220,10 +201,7 @@ mod tests {
             ))
         };
         assert_eq!(
-            around(&format!(
-                r#"{{"name":"ResourceQuota","configuration":{QUOTA}}}"#
-            ))
-            .unwrap(),
+            around(&format!(r#"{{"name":"ResourceQuota","configuration":{QUOTA}}}"#)).unwrap(),
             limited
         );
         assert_eq!(around(r#"{"name":"ResourceQuota"}"#).unwrap(), []);
@@ -235,10 +213,7 @@ mod tests {
     #[test]
     fn it_refuses_unknown_fields() {
         let json = QUOTA
-            .replace(
-                r#""resource":"pods""#,
-                r#""resource":"pods","matchContain":[]"#,
-            )
+            .replace(r#""resource":"pods""#, r#""resource":"pods","matchContain":[]"#)
             .replace(r#""operator":"#, r#""op":1,"operator":"#)
             .replace(r#""kind":"#, r#""Kind":"x","kind":"#);
         let words = "strict decoding error: unknown field \"Kind\", \
@@ -261,15 +236,9 @@ mod tests {
             ("", ""),
         ] {
             let json = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}"}}"#);
-            assert!(
-                matches!(load(&json), Err(LoadError::OtherKind { .. })),
-                "{json}"
-            );
+            assert!(matches!(load(&json), Err(LoadError::OtherKind { .. })), "{json}");
         }
-        assert!(matches!(
-            load(&QUOTA.replace("[\"cpu\"]", "\"cpu\"")),
-            Err(LoadError::Json(_))
-        ));
+        assert!(matches!(load(&QUOTA.replace("[\"cpu\"]", "\"cpu\"")), Err(LoadError::Json(_))));
         let array = QUOTA.replace(r#"{"apiGroup":"apps","resource":null}"#, "[]");
         assert!(matches!(load(&array), Err(LoadError::Shape(_))));
     }
@@ -278,9 +247,6 @@ mod tests {
     fn each_needs_the_name_of_a_kind() {
         let errors = validate(&load(QUOTA).unwrap());
         assert_eq!(errors.len(), 1);
-        assert_eq!(
-            errors[0].to_string(),
-            "limitedResources[1].resource: Required value"
-        );
+        assert_eq!(errors[0].to_string(), "limitedResources[1].resource: Required value");
     }
 }

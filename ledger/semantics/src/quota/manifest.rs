@@ -50,10 +50,7 @@ pub struct Manifest {
     #[serde(deserialize_with = "nullable")]
     pub spec: Spec,
     /// The limits that apply, and the used amounts.
-    #[serde(
-        deserialize_with = "nullable",
-        skip_serializing_if = "Status::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "Status::is_empty")]
     pub status: Status,
     /// Whether `spec.scopes` was written out as an empty list: messages distinguish it from a missing list.
     #[serde(skip)]
@@ -64,10 +61,7 @@ pub struct Manifest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ObjectMeta", extend("additionalProperties" = true))]
 #[serde(default, rename_all = "camelCase")]
-#[allow(
-    missing_docs,
-    reason = "the fields of Kubernetes' ObjectMeta, documented there"
-)]
+#[allow(missing_docs, reason = "the fields of Kubernetes' ObjectMeta, documented there")]
 pub struct Metadata {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "str_is_empty")]
     pub name: Name,
@@ -105,10 +99,7 @@ pub struct Metadata {
 /// An owner of the quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-#[allow(
-    missing_docs,
-    reason = "the fields of Kubernetes' OwnerReference, documented there"
-)]
+#[allow(missing_docs, reason = "the fields of Kubernetes' OwnerReference, documented there")]
 pub struct OwnerReference {
     #[serde(deserialize_with = "nullable")]
     pub api_version: String,
@@ -175,11 +166,7 @@ impl Manifest {
         let (api_version, kind) = (&mut manifest.api_version, &mut manifest.kind);
         be_of_kind(api_version, kind, (API_VERSION, KIND))?;
         let status = [&mut manifest.status.hard, &mut manifest.status.used];
-        for list in status
-            .into_iter()
-            .flatten()
-            .chain([&mut manifest.spec.hard])
-        {
+        for list in status.into_iter().flatten().chain([&mut manifest.spec.hard]) {
             list.round_up_to_thousandths();
             list.make_canonical();
         }
@@ -278,10 +265,7 @@ fn text_map<'de, D: Deserializer<'de>>(
 ) -> Result<BTreeMap<String, String>, D::Error> {
     let map =
         Option::<BTreeMap<String, Option<String>>>::deserialize(deserializer)?.unwrap_or_default();
-    Ok(map
-        .into_iter()
-        .map(|(key, value)| (key, value.unwrap_or_default()))
-        .collect())
+    Ok(map.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
 }
 
 fn str_is_empty(name: &Name) -> bool {
@@ -322,10 +306,7 @@ mod tests {
         let json = json!({"a": {"b": [{}, []]}, "c": [], "d": null});
         assert_eq!(has_objects_at(&json, &["", "a", "d", "x/y", "c/*"]), Ok(()));
         for path in ["a/b/*", "c", "a/b"] {
-            assert_eq!(
-                has_objects_at(&json, &[path]),
-                Err(ArrayForObject(path.to_owned()))
-            );
+            assert_eq!(has_objects_at(&json, &[path]), Err(ArrayForObject(path.to_owned())));
         }
         assert!(has_objects_at(&json!([]), &[""]).is_err());
     }

@@ -135,39 +135,21 @@ impl io::Write for Count {
 fn of_new(metadata: &Metadata, scope: Scope) -> Vec<FieldError> {
     let mut errors = Vec::new();
     // The suffix of a generated name is appended later, so a dash may be the last character.
-    let prefix = metadata
-        .generate_name
-        .strip_suffix('-')
-        .map(|head| format!("{head}a"));
+    let prefix = metadata.generate_name.strip_suffix('-').map(|head| format!("{head}a"));
     let prefix = prefix.as_ref().unwrap_or(&metadata.generate_name);
     if !prefix.is_empty() {
         let wrong = syntax::subdomain(prefix);
-        errors.extend(texts(
-            "metadata.generateName",
-            &metadata.generate_name,
-            wrong,
-        ));
+        errors.extend(texts("metadata.generateName", &metadata.generate_name, wrong));
     }
     if metadata.name.is_empty() {
-        errors.push(FieldError::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        errors.extend(texts(
-            "metadata.name",
-            &metadata.name,
-            syntax::subdomain(&metadata.name),
-        ));
+        errors.extend(texts("metadata.name", &metadata.name, syntax::subdomain(&metadata.name)));
     }
     errors.extend(namespace(&metadata.namespace, scope));
     if metadata.generation < 0 {
         let detail = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(
-            "metadata.generation",
-            &metadata.generation,
-            detail,
-        ));
+        errors.push(FieldError::invalid("metadata.generation", &metadata.generation, detail));
     }
     errors
 }
@@ -239,16 +221,8 @@ fn of_change(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
     errors.extend(immutable("name", &new.name, &old.name));
     errors.extend(immutable("namespace", &new.namespace, &old.namespace));
     errors.extend(immutable("uid", &new.uid, &old.uid));
-    errors.extend(immutable(
-        "creationTimestamp",
-        &new.creation_timestamp,
-        &old.creation_timestamp,
-    ));
-    errors.extend(immutable(
-        "deletionTimestamp",
-        &new.deletion_timestamp,
-        &old.deletion_timestamp,
-    ));
+    errors.extend(immutable("creationTimestamp", &new.creation_timestamp, &old.creation_timestamp));
+    errors.extend(immutable("deletionTimestamp", &new.deletion_timestamp, &old.deletion_timestamp));
     let field = "deletionGracePeriodSeconds";
     errors.extend(immutable(
         field,
@@ -266,26 +240,17 @@ fn immutable<T: PartialEq + Serialize>(field: &str, new: &T, old: &T) -> Option<
 /// The checks for both creations and updates.
 fn common(metadata: &Metadata) -> Vec<FieldError> {
     let mut errors = FieldErrors::default();
-    let Metadata {
-        labels, finalizers, ..
-    } = metadata;
+    let Metadata { labels, finalizers, .. } = metadata;
     let field = "metadata.labels";
     match labels.len() > LABELS_MAX {
         true => errors.push(FieldError::too_many(field, labels.len(), LABELS_MAX)),
         false => errors.extend(syntax::labels(field, labels)),
     }
-    errors.extend(syntax::annotations(
-        "metadata.annotations",
-        &metadata.annotations,
-    ));
+    errors.extend(syntax::annotations("metadata.annotations", &metadata.annotations));
     owners(&metadata.owner_references, &mut errors);
     let field = "metadata.finalizers";
     if finalizers.len() > FINALIZERS_MAX {
-        errors.push(FieldError::too_many(
-            field,
-            finalizers.len(),
-            FINALIZERS_MAX,
-        ));
+        errors.push(FieldError::too_many(field, finalizers.len(), FINALIZERS_MAX));
         return errors.into();
     }
     let is_plain =
@@ -321,11 +286,7 @@ fn owners(owners: &[OwnerReference], errors: &mut FieldErrors) {
                 detail,
             ));
         }
-        for (child, text) in [
-            ("kind", &owner.kind),
-            ("name", &owner.name),
-            ("uid", &owner.uid),
-        ] {
+        for (child, text) in [("kind", &owner.kind), ("name", &owner.name), ("uid", &owner.uid)] {
             if text.is_empty() {
                 errors.push(FieldError::invalid_text(
                     format!("{field}.{child}"),
@@ -360,8 +321,6 @@ fn owners(owners: &[OwnerReference], errors: &mut FieldErrors) {
 
 /// Whether an apiVersion, `version` or `group/version`, has a version.
 fn has_version(api_version: &str) -> bool {
-    let version = api_version
-        .split_once('/')
-        .map_or(api_version, |(_, version)| version);
+    let version = api_version.split_once('/').map_or(api_version, |(_, version)| version);
     !version.is_empty() && !version.contains('/')
 }

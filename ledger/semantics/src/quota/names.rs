@@ -46,14 +46,8 @@ const COUNTS: [&str; 9] = [
 ];
 
 /// Compute resources that scopes on pods may be combined with.
-const POD_COMPUTE: [&str; 6] = [
-    "cpu",
-    "memory",
-    "requests.cpu",
-    "requests.memory",
-    "limits.cpu",
-    "limits.memory",
-];
+const POD_COMPUTE: [&str; 6] =
+    ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// The scopes of Kubernetes.
 pub(super) const SCOPES: [&str; 7] = [
@@ -126,20 +120,13 @@ fn validate_name(field: &str, name: &str) -> Vec<FieldError> {
             wrong.push("must be a standard resource for quota".to_owned());
         }
     }
-    wrong
-        .into_iter()
-        .map(|detail| FieldError::invalid_text(field, name, detail))
-        .collect()
+    wrong.into_iter().map(|detail| FieldError::invalid_text(field, name, detail)).collect()
 }
 
 fn validate_quantity(field: &str, name: &str, quantity: &Quantity) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if quantity.is_negative() {
-        errors.push(FieldError::invalid(
-            field,
-            quantity,
-            "must be greater than or equal to 0",
-        ));
+        errors.push(FieldError::invalid(field, quantity, "must be greater than or equal to 0"));
     }
     if is_integer(name) && !quantity.passes_integer_check() {
         let detail = match quantity.is_whole() {
@@ -166,9 +153,7 @@ mod tests {
             ("1e-40", "must be an integer"),
         ] {
             let errors = validate_quantity("spec.hard[pods]", "pods", &amount.parse().unwrap());
-            let [error] = &*errors else {
-                panic!("{amount}: {errors:?}")
-            };
+            let [error] = &*errors else { panic!("{amount}: {errors:?}") };
             assert!(error.detail.starts_with(detail), "{amount}: {error}");
         }
         assert!(validate_quantity("f", "pods", &"9223372036854775".parse().unwrap()).is_empty());

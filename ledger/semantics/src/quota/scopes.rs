@@ -22,29 +22,15 @@ pub struct Scope<'s> {
 
 impl<'s> From<&'s ScopeExpression> for Scope<'s> {
     fn from(expression: &'s ScopeExpression) -> Self {
-        let ScopeExpression {
-            scope_name,
-            operator,
-            values,
-        } = expression;
-        Self {
-            name: scope_name,
-            operator,
-            values,
-        }
+        let ScopeExpression { scope_name, operator, values } = expression;
+        Self { name: scope_name, operator, values }
     }
 }
 
 /// As Kubernetes' messages show it: `{PriorityClass In [high low]}`.
 impl fmt::Display for Scope<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{{{} {} [{}]}}",
-            self.name,
-            self.operator,
-            self.values.join(" ")
-        )
+        write!(f, "{{{} {} [{}]}}", self.name, self.operator, self.values.join(" "))
     }
 }
 
@@ -70,15 +56,8 @@ impl Spec {
 
 /// All conditions of a quota on objects: `scopes` first, each as `Exists`, then the selector.
 pub fn scopes_of(spec: &Spec) -> impl Iterator<Item = Scope<'_>> {
-    let plain = spec.scopes.iter().map(|name| Scope {
-        name,
-        operator: "Exists",
-        values: &[],
-    });
-    let selector = spec
-        .selector
-        .iter()
-        .flat_map(|selector| &selector.match_expressions);
+    let plain = spec.scopes.iter().map(|name| Scope { name, operator: "Exists", values: &[] });
+    let selector = spec.selector.iter().flat_map(|selector| &selector.match_expressions);
     plain.chain(selector.map(Scope::from))
 }
 
@@ -105,10 +84,7 @@ pub fn matching<'s>(
     let mut matching = Vec::new();
     for scope in scopes {
         let matches = scope.matches(traits);
-        let matches = matches.map_err(|source| BrokenScope {
-            scope: scope.to_string(),
-            source,
-        })?;
+        let matches = matches.map_err(|source| BrokenScope { scope: scope.to_string(), source })?;
         if matches {
             matching.push(scope);
         }
@@ -122,9 +98,7 @@ pub fn uncovered<'s>(limited: &[Scope<'s>], covered: &[&str], traits: &Traits) -
     if *traits == Traits::Plain {
         return Vec::new();
     }
-    let open = limited
-        .iter()
-        .filter(|scope| !covered.contains(&scope.name));
+    let open = limited.iter().filter(|scope| !covered.contains(&scope.name));
     open.copied().collect()
 }
 

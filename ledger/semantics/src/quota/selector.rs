@@ -124,19 +124,9 @@ impl Requirement {
     }
 
     fn check(&self) -> Result<(), BrokenSelector> {
-        let Self {
-            key,
-            operator,
-            values,
-        } = self;
-        if !matches!(
-            operator.as_str(),
-            "In" | "NotIn" | "Exists" | "DoesNotExist"
-        ) {
-            let text = format!(
-                "{} is not a valid label selector operator",
-                quoted(operator)
-            );
+        let Self { key, operator, values } = self;
+        if !matches!(operator.as_str(), "In" | "NotIn" | "Exists" | "DoesNotExist") {
+            let text = format!("{} is not a valid label selector operator", quoted(operator));
             return Err(BrokenSelector(text));
         }
         let wrong = syntax::qualified_name(key);
@@ -155,23 +145,17 @@ impl LabelSelector {
 
     /// Whether labels match; `None`: that cannot be decided without a label that is unknown.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Label<'l>) -> Option<bool> {
-        let equal = self
-            .match_labels
-            .iter()
-            .map(|(key, value)| match label(key) {
-                Label::Unknown => None,
-                label => Some(label == Label::Value(value)),
-            });
+        let equal = self.match_labels.iter().map(|(key, value)| match label(key) {
+            Label::Unknown => None,
+            label => Some(label == Label::Value(value)),
+        });
         let requirements = self.match_expressions.iter();
         all(equal.chain(requirements.map(|requirement| requirement.holds(label(&requirement.key)))))
     }
 
     /// The keys of its conditions.
     pub fn keys(&self) -> impl Iterator<Item = &Name> {
-        let expressions = self
-            .match_expressions
-            .iter()
-            .map(|requirement| &requirement.key);
+        let expressions = self.match_expressions.iter().map(|requirement| &requirement.key);
         self.match_labels.keys().chain(expressions)
     }
 
@@ -193,9 +177,7 @@ impl LabelSelector {
     /// The error of a selector that is too large: it is evaluated for every namespace.
     fn excess(&self, field: &str) -> Option<FieldError> {
         let requirements = &self.match_expressions;
-        let values = requirements
-            .iter()
-            .map(|requirement| requirement.values.len());
+        let values = requirements.iter().map(|requirement| requirement.values.len());
         let bounds = [
             ("matchLabels", self.match_labels.len(), CONDITIONS_MAX),
             ("matchExpressions", requirements.len(), CONDITIONS_MAX),
@@ -366,18 +348,13 @@ impl Values {
             sorted.into()
         };
         let sorted = self.sorted.get_or_init(sort);
-        sorted
-            .binary_search_by(|other| (**other).cmp(value))
-            .is_ok()
+        sorted.binary_search_by(|other| (**other).cmp(value)).is_ok()
     }
 }
 
 impl From<Vec<Name>> for Values {
     fn from(list: Vec<Name>) -> Self {
-        Self {
-            list,
-            sorted: OnceLock::new(),
-        }
+        Self { list, sorted: OnceLock::new() }
     }
 }
 
@@ -438,22 +415,14 @@ mod tests {
 
     #[test]
     fn one_of_very_many_values_is_found_and_their_order_is_kept() {
-        let values: Values = (0..10_000)
-            .rev()
-            .map(|it| format!("v{it}").into())
-            .collect();
+        let values: Values = (0..10_000).rev().map(|it| format!("v{it}").into()).collect();
         let requirement = |operator: &str| Requirement {
             key: "team".into(),
             operator: operator.into(),
             values: values.clone(),
         };
         let (within, without) = (requirement("In"), requirement("NotIn"));
-        for (value, listed) in [
-            ("v0", true),
-            ("v9999", true),
-            ("v10000", false),
-            ("", false),
-        ] {
+        for (value, listed) in [("v0", true), ("v9999", true), ("v10000", false), ("", false)] {
             assert_eq!(within.holds(Label::Value(value)), Some(listed), "{value}");
             assert_eq!(without.holds(Label::Value(value)), Some(!listed), "{value}");
         }
@@ -489,9 +458,7 @@ mod tests {
         let labels = of(101, 1).labels.unwrap();
         assert_eq!(labels.validate("objects").len(), 1);
         let annotated = Selector {
-            annotations: (0..101)
-                .map(|it| (format!("a{it}").into(), "".into()))
-                .collect(),
+            annotations: (0..101).map(|it| (format!("a{it}").into(), "".into())).collect(),
             ..Selector::default()
         };
         assert!(annotated.excess("spec.selector").is_some());

@@ -24,10 +24,8 @@ const SCOPES_MAX: usize = 100;
 /// Most values of an expression.
 const VALUES_MAX: usize = 1000;
 /// Scopes that exclude each other.
-const OPPOSITES: [[&str; 2]; 2] = [
-    ["BestEffort", "NotBestEffort"],
-    ["Terminating", "NotTerminating"],
-];
+const OPPOSITES: [[&str; 2]; 2] =
+    [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
 /// The errors of a quota that follow from its manifest alone. They can be found before it is known whether the quota is
 /// new: for the rest, identity, times, versions and managed fields of the manifest may change.
@@ -62,15 +60,10 @@ impl Checked {
     /// The errors of the manifest as a changed quota.
     pub fn update(self, new: &Manifest, old: &Manifest) -> Vec<FieldError> {
         let mut errors = FieldErrors::default();
-        self.metadata
-            .update(&new.metadata, &old.metadata, &mut errors);
+        self.metadata.update(&new.metadata, &old.metadata, &mut errors);
         errors.extend(self.spec);
         if self.scopes != set_of(&old.spec.scopes) {
-            errors.push(FieldError::invalid(
-                "spec.scopes",
-                &shown_scopes(new),
-                IMMUTABLE,
-            ));
+            errors.push(FieldError::invalid("spec.scopes", &shown_scopes(new), IMMUTABLE));
         }
         errors.into()
     }
@@ -107,10 +100,7 @@ pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError>
     if new.metadata.resource_version.is_empty() {
         errors.push(FieldError::required("resourceVersion", ""));
     }
-    for (field, list) in [
-        ("status.hard", &new.status.hard),
-        ("status.used", &new.status.used),
-    ] {
+    for (field, list) in [("status.hard", &new.status.hard), ("status.used", &new.status.used)] {
         errors.extend(list.iter().flat_map(|list| validate_list(field, list)));
     }
     errors.into()
@@ -123,21 +113,14 @@ pub fn warnings(spec: &Spec) -> Vec<String> {
         let (request_name, request) = [Some(format!("requests.{resource}")), plain]
             .into_iter()
             .flatten()
-            .find_map(|name| {
-                spec.hard
-                    .get(&name)
-                    .map(|quantity| (name.clone(), quantity))
-            })?;
+            .find_map(|name| spec.hard.get(&name).map(|quantity| (name.clone(), quantity)))?;
         let limit_name = format!("limits.{resource}");
         let limit = spec.hard.get(&limit_name)?;
         (request > limit).then(|| {
             format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})")
         })
     };
-    ["cpu", "memory", "storage", "ephemeral-storage"]
-        .into_iter()
-        .filter_map(warning)
-        .collect()
+    ["cpu", "memory", "storage", "ephemeral-storage"].into_iter().filter_map(warning).collect()
 }
 
 /// The errors of the annotations `quota-ledger.io/…`.
@@ -202,22 +185,15 @@ fn validate_selector(manifest: &Manifest, errors: &mut FieldErrors) {
         }));
         errors.extend(validate_expression(field, expression));
     }
-    let scopes = selector
-        .match_expressions
-        .iter()
-        .map(|expression| &expression.scope_name)
-        .collect();
+    let scopes =
+        selector.match_expressions.iter().map(|expression| &expression.scope_name).collect();
     // Kubernetes shows spec.scopes here, not the selector.
     let conflict = |()| FieldError::invalid(field, &shown_scopes(manifest), "conflicting scopes");
     errors.extend(opposites(&scopes).map(conflict));
 }
 
 fn validate_expression(field: &str, expression: &ScopeExpression) -> Vec<FieldError> {
-    let ScopeExpression {
-        scope_name,
-        operator,
-        values,
-    } = expression;
+    let ScopeExpression { scope_name, operator, values } = expression;
     let mut errors = Vec::new();
     if values.len() > VALUES_MAX {
         let field = format!("{field}.values");
@@ -230,10 +206,7 @@ fn validate_expression(field: &str, expression: &ScopeExpression) -> Vec<FieldEr
             "unsupported scope",
         ));
     }
-    let is_value_scope = matches!(
-        scope_name.as_str(),
-        "PriorityClass" | "VolumeAttributesClass"
-    );
+    let is_value_scope = matches!(scope_name.as_str(), "PriorityClass" | "VolumeAttributesClass");
     if names::SCOPES.contains(&scope_name.as_str()) && !is_value_scope && *operator != "Exists" {
         errors.push(FieldError::invalid(
             format!("{field}.operator"),
@@ -265,10 +238,7 @@ fn validate_expression(field: &str, expression: &ScopeExpression) -> Vec<FieldEr
 
 /// One item for each pair of opposites among the scopes.
 fn opposites(scopes: &BTreeSet<&Name>) -> impl Iterator<Item = ()> {
-    let held = |pair: &[&str; 2]| {
-        pair.iter()
-            .all(|scope| scopes.contains(&Name::from(*scope)))
-    };
+    let held = |pair: &[&str; 2]| pair.iter().all(|scope| scopes.contains(&Name::from(*scope)));
     vec![(); OPPOSITES.iter().filter(|pair| held(pair)).count()].into_iter()
 }
 
@@ -300,9 +270,7 @@ impl<'a> PrintedSelector<'a> {
             operator: &expression.operator,
             values: (!expression.values.is_empty()).then_some(&expression.values),
         };
-        Self {
-            match_expressions: expressions.iter().map(printed).collect(),
-        }
+        Self { match_expressions: expressions.iter().map(printed).collect() }
     }
 }
 

@@ -6,15 +6,8 @@ use super::*;
 use crate::quantity::laws::any_quantity;
 
 fn any_list() -> impl Strategy<Value = ResourceList> {
-    let name = select(vec![
-        "cpu",
-        "memory",
-        "pods",
-        "requests.cpu",
-        "count/x",
-        "zz",
-    ])
-    .prop_map(Name::from);
+    let name =
+        select(vec!["cpu", "memory", "pods", "requests.cpu", "count/x", "zz"]).prop_map(Name::from);
     vec((name, any_quantity()), 0..6).prop_map(ResourceList::from_iter)
 }
 

@@ -66,9 +66,8 @@ fn a_few_amounts_are_added_to_many_as_to_few() {
         let added = |n: usize| few.get(&name(n)).map_or(0, |_| 1);
         let there = (0..400).filter(|n: &usize| n.is_multiple_of(2) || added(*n) == 1);
         let expected = |n: usize| if n.is_multiple_of(2) { 5 + added(n) } else { 1 };
-        let expected: ResourceList = there
-            .map(|n| (name(n), Quantity::from_units(expected(n))))
-            .collect();
+        let expected: ResourceList =
+            there.map(|n| (name(n), Quantity::from_units(expected(n)))).collect();
         assert_eq!(sum, expected);
         sum.subtract(&few);
         assert_eq!(sum.without_zeros(), many().collect());
@@ -79,9 +78,7 @@ fn a_few_amounts_are_added_to_many_as_to_few() {
 fn lists_of_many_names_are_joined_in_one_pass() {
     let named = |letter: char| -> ResourceList {
         let name = |number| format!("{letter}{number:06}").as_str().into();
-        (0..200_000)
-            .map(|number| (name(number), Quantity::from_units(1)))
-            .collect()
+        (0..200_000).map(|number| (name(number), Quantity::from_units(1))).collect()
     };
     let (front, back) = (named('a'), named('z'));
     // One by one, each name of the front would move the whole back: hours.

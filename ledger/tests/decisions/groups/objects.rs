@@ -42,11 +42,7 @@ impl Given {
     /// An API server is about to create an object of this name.
     fn admits(&mut self, name: &str, mut request: Request) -> Result<Admitted, Refusal> {
         request.name = name.into();
-        let review = Review {
-            request: request.into(),
-            measure: Measure::Given,
-            holds: true,
-        };
+        let review = Review { request: request.into(), measure: Measure::Given, holds: true };
         let admitted = admit(&self.state, self.now(), &by(), &review, &self.policy)?;
         self.record(admitted.events.clone());
         Ok(admitted)
@@ -65,10 +61,7 @@ impl Given {
             ends_reservation: false,
         };
         let object = Box::new(object);
-        assert!(self.sees(&Sighting::Alive {
-            object,
-            quota: None
-        }));
+        assert!(self.sees(&Sighting::Alive { object, quota: None }));
     }
 }
 
@@ -76,11 +69,7 @@ impl Given {
 fn groups_choose_objects_by_their_own_labels() {
     let mut given = Given::default();
     given.records_labels(&["app"]).unwrap();
-    given.group(&choosing(
-        "web",
-        "pods=3",
-        r#"{"matchLabels":{"app":"web"}}"#,
-    ));
+    given.group(&choosing("web", "pods=3", r#"{"matchLabels":{"app":"web"}}"#));
     given.reserve(&labelled("other", "db", "pods=9")).unwrap();
     given.takes("team-a", "none", "pods=9");
     given.reserve(&labelled("a", "web", "pods=2")).unwrap();
@@ -89,10 +78,7 @@ fn groups_choose_objects_by_their_own_labels() {
     given.reserve(&elsewhere).unwrap();
     given.counts(&[("web", "0+3+0")]);
     let denied = given.reserve(&labelled("c", "web", "pods=1")).unwrap_err();
-    assert!(
-        denied.to_string().contains("exceeded quota: web"),
-        "{denied}"
-    );
+    assert!(denied.to_string().contains("exceeded quota: web"), "{denied}");
 
     // Objects without the label can be limited as well.
     let unlabelled = r#"{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}"#;
@@ -105,11 +91,7 @@ fn groups_choose_objects_by_their_own_labels() {
 fn a_relabelled_object_moves_to_other_groups_though_they_are_full() {
     let mut given = Given::default();
     given.records_labels(&["app"]).unwrap();
-    given.group(&choosing(
-        "web",
-        "pods=1",
-        r#"{"matchLabels":{"app":"web"}}"#,
-    ));
+    given.group(&choosing("web", "pods=1", r#"{"matchLabels":{"app":"web"}}"#));
     given.group(&choosing("db", "pods=1", r#"{"matchLabels":{"app":"db"}}"#));
     let seen = |version: u64, app: &str| match alive("a", version, "pods=4") {
         Sighting::Alive { mut object, quota } => {
@@ -137,10 +119,7 @@ fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
     assert_eq!(given.state.version_resets().len(), 1);
     // A label that a group selects by cannot be removed.
     let refused = given.records_labels(&["tier"]).unwrap_err().to_string();
-    assert!(
-        refused.contains("group web chooses objects by app"),
-        "{refused}"
-    );
+    assert!(refused.contains("group web chooses objects by app"), "{refused}");
     given.records_labels(&["app", "tier"]).unwrap();
     given.record(delete_group(&given.state, &"web".into(), None).unwrap());
     given.records_labels(&[]).unwrap();
@@ -151,12 +130,7 @@ fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
 #[test]
 fn only_kinds_that_the_source_lists_are_awaited_after_a_new_label() {
     let mut given = Given::default();
-    for kind in [
-        "pods",
-        "services",
-        "widgets.example.com",
-        "gadgets.example.com",
-    ] {
+    for kind in ["pods", "services", "widgets.example.com", "gadgets.example.com"] {
         let mut sighting = alive(kind, 1, "pods=1");
         if let Sighting::Alive { object, .. } = &mut sighting {
             object.resource = kind.into();
@@ -179,23 +153,12 @@ fn only_kinds_that_the_source_lists_are_awaited_after_a_new_label() {
         ],
         ..Watermarks::default()
     };
-    let listed = Event::ResourceListed {
-        source: "stream".into(),
-        resource: "services".into(),
-    };
-    given.record(vec![
-        Event::WatermarksAdvanced(Box::new(watermarks)),
-        listed,
-    ]);
+    let listed = Event::ResourceListed { source: "stream".into(), resource: "services".into() };
+    given.record(vec![Event::WatermarksAdvanced(Box::new(watermarks)), listed]);
     given.records_labels(&["app"]).unwrap();
     let resets = given.state.version_resets().iter();
     let kinds: Vec<&str> = resets.map(|scope| &*scope.resource).collect();
-    let all = [
-        "gadgets.example.com",
-        "pods",
-        "services",
-        "widgets.example.com",
-    ];
+    let all = ["gadgets.example.com", "pods", "services", "widgets.example.com"];
     assert_eq!(kinds, all);
     let source = Name::from("stream");
     let awaited = |state: &State| -> Vec<Name> {
@@ -275,10 +238,7 @@ fn what_is_held_in_one_group_is_not_moved_to_another_before_it_is_observed() {
     let stored = labelled("a", "web", "pods=1");
     given.admits("p", stored.clone()).unwrap();
     let refused = given.admits("p", relabelled(&stored, "db")).unwrap_err();
-    assert!(
-        matches!(&refused, Refusal::Moved { limit, .. } if **limit == *"web"),
-        "{refused}"
-    );
+    assert!(matches!(&refused, Refusal::Moved { limit, .. } if **limit == *"web"), "{refused}");
     assert!(refused.to_string().contains("try again"), "{refused}");
     given.counts(&[("web", "0+1+0"), ("db", "0+0+0")]);
 
@@ -316,10 +276,7 @@ fn what_is_held_behind_a_smaller_version_is_not_moved_either() {
     assert_eq!(grown.events.len(), 1);
     given.counts(&[("web", "4+0+0")]);
     let moved = changed(&large, &relabelled(&large, "db"), 3);
-    assert!(matches!(
-        given.admits("p", moved),
-        Err(Refusal::Moved { .. })
-    ));
+    assert!(matches!(given.admits("p", moved), Err(Refusal::Moved { .. })));
 }
 
 /// Some objects were listed without the label already.
@@ -327,16 +284,8 @@ fn what_is_held_behind_a_smaller_version_is_not_moved_either() {
 fn a_list_that_is_under_way_when_labels_are_added_is_not_the_list_with_them() {
     let mut given = Given::default();
     assert!(given.sees(&alive("a", 1, "pods=4")));
-    let scope = RelistScope {
-        resource: "pods".into(),
-        namespace: None,
-        source: "stream".into(),
-    };
-    let begin = RelistBegin {
-        scope: scope.clone(),
-        id: None,
-        allow_empty: true,
-    };
+    let scope = RelistScope { resource: "pods".into(), namespace: None, source: "stream".into() };
+    let begin = RelistBegin { scope: scope.clone(), id: None, allow_empty: true };
     given.record(decide::begin_relist(&given.state, begin, false));
     given.records_labels(&["app"]).unwrap();
     assert!(given.state.relist(&scope).is_none());

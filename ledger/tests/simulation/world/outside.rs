@@ -43,17 +43,9 @@ impl World {
                 let space = self.clients.space(number, 0);
                 let wanted = self.clients.created.get(&number);
                 let amount = wanted.map_or(1, |request| {
-                    request
-                        .footprint
-                        .resources
-                        .get("requests.cpu")
-                        .map_or(0, |q| q.to_f64() as u64)
+                    request.footprint.resources.get("requests.cpu").map_or(0, |q| q.to_f64() as u64)
                 });
-                let amount = if self.random.chance(300) {
-                    self.random.below(5)
-                } else {
-                    amount
-                };
+                let amount = if self.random.chance(300) { self.random.below(5) } else { amount };
                 self.cluster.change(number, space, amount)
             }
         };

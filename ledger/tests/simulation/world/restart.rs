@@ -77,11 +77,7 @@ impl World {
             if crash == Crash::Kill && !self.is_calm && self.random.chance(self.settings.flip) {
                 self.flip()?;
             }
-            let faults = if tries < STARTS {
-                self.faults()
-            } else {
-                Faults::default()
-            };
+            let faults = if tries < STARTS { self.faults() } else { Faults::default() };
             self.disk.inject(faults);
             let started = Daemon::start(&self.disk, &self.settings);
             let error = match started {
@@ -157,10 +153,7 @@ impl World {
 }
 
 pub(super) fn is_simulated(error: &quota_journal::Error) -> bool {
-    matches!(
-        error,
-        quota_journal::Error::Io { .. } | quota_journal::Error::Poisoned { .. }
-    )
+    matches!(error, quota_journal::Error::Io { .. } | quota_journal::Error::Poisoned { .. })
 }
 
 fn is_simulated_start(error: &replay::Error) -> bool {

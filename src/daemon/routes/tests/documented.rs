@@ -13,9 +13,7 @@ fn call(spec: &Spec) -> String {
 /// The routes without the static files of the page.
 fn listed() -> Vec<Spec> {
     let specs = specs().into_iter();
-    specs
-        .filter(|spec| !spec.path.starts_with("/ui/"))
-        .collect()
+    specs.filter(|spec| !spec.path.starts_with("/ui/")).collect()
 }
 
 #[test]

@@ -14,9 +14,7 @@ fn a_listed_object_is_what_its_event_tells() {
     let read = listed(object).unwrap().unwrap();
     assert_eq!(*read.object, alive(&event).0);
     let measured = plain(r#","usage":{"requests.example.com/units":"3"}"#);
-    let read = listed(&measured.replace(r#""type":"ADDED","#, ""))
-        .unwrap()
-        .unwrap();
+    let read = listed(&measured.replace(r#""type":"ADDED","#, "")).unwrap().unwrap();
     assert_eq!(*read.object, alive(&measured).0);
 }
 
@@ -32,13 +30,7 @@ fn a_listed_quota_has_its_limits() {
     let quota = r#"{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"a","uid":"q-1"},"spec":{"hard":{"pods":"3"}}}"#;
     let read = listed(quota).unwrap().unwrap();
     assert!(read.quota.unwrap().spec.hard.get("pods").is_some());
-    assert!(
-        read.object
-            .footprint
-            .resources
-            .get("resourcequotas")
-            .is_some()
-    );
+    assert!(read.object.footprint.resources.get("resourcequotas").is_some());
 }
 
 #[test]
@@ -51,19 +43,10 @@ fn what_does_not_count_is_passed_over_and_what_is_no_object_refused() {
     }
     for (text, why) in [
         ("7", "no object"),
-        (
-            r#"[null,null,null,"a","pods","n","u",null,null]"#,
-            "no object",
-        ),
+        (r#"[null,null,null,"a","pods","n","u",null,null]"#, "no object"),
         ("{}", "neither"),
-        (
-            r#"{"metadata":{"name":"n","namespace":"a"}}"#,
-            "apiVersion and kind",
-        ),
-        (
-            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","namespace":"a"}}"#,
-            "no uid",
-        ),
+        (r#"{"metadata":{"name":"n","namespace":"a"}}"#, "apiVersion and kind"),
+        (r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","namespace":"a"}}"#, "no uid"),
         (r#"{"type":"ADDED","object":{}}"#, "apiVersion and kind"),
         (
             r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","namespace":"a","uid":"u"}}}"#,

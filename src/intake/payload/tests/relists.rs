@@ -65,11 +65,7 @@ fn only_the_bookmark_behind_the_initial_events_is_an_end() {
         )
     };
     let ends = r#","annotations":{"k8s.io/initial-events-end":"true"}"#;
-    let all = Finish {
-        version: 12746,
-        is_bookmark: true,
-        ..finish()
-    };
+    let all = Finish { version: 12746, is_bookmark: true, ..finish() };
     assert_eq!(relist(&bookmark(ends)), Some(Relist::Finish(all)));
     assert_eq!(relist(&bookmark("")), None);
     assert_eq!(relist(&bookmark(&ends.replace("true", "false"))), None);
@@ -80,22 +76,10 @@ fn a_relist_that_cannot_be_understood_is_rejected() {
     for (event, what) in [
         (r#"{"type":"RELIST_BEGIN"}"#, "resource is missing"),
         (r#"{"type":"RELIST_END","resource":"Pods"}"#, "resource"),
-        (
-            r#"{"type":"RELIST_END","resource":"pods","namespace":"Team"}"#,
-            "namespace",
-        ),
-        (
-            r#"{"type":"RELIST_BEGIN","resource":"pods","id":""}"#,
-            "id: 1 to",
-        ),
-        (
-            r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":"yes"}"#,
-            "allowEmpty",
-        ),
-        (
-            r#"{"type":"RELIST_END","resource":"pods","resourceVersion":"x"}"#,
-            "resourceVersion",
-        ),
+        (r#"{"type":"RELIST_END","resource":"pods","namespace":"Team"}"#, "namespace"),
+        (r#"{"type":"RELIST_BEGIN","resource":"pods","id":""}"#, "id: 1 to"),
+        (r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":"yes"}"#, "allowEmpty"),
+        (r#"{"type":"RELIST_END","resource":"pods","resourceVersion":"x"}"#, "resourceVersion"),
     ] {
         let (rejection, reason) = rejected(event);
         assert_eq!(rejection, Rejection::InvalidField, "{event}: {reason}");

@@ -6,9 +6,7 @@ use super::*;
 
 /// This many amounts of resources with short names, as JSON.
 fn amounts(count: usize) -> String {
-    let amounts: Vec<_> = (0..count)
-        .map(|number| format!(r#""a/{number:x}":"1""#))
-        .collect();
+    let amounts: Vec<_> = (0..count).map(|number| format!(r#""a/{number:x}":"1""#)).collect();
     amounts.join(",")
 }
 
@@ -66,9 +64,7 @@ fn a_charged_workload_is_shortened_with_the_pod_of_its_template() {
         panic!("not alive");
     };
     assert!(check::size_of(&object, None) <= SIGHTING_MAX_BYTES);
-    let Footprint {
-        resources, traits, ..
-    } = &object.footprint;
+    let Footprint { resources, traits, .. } = &object.footprint;
     let Traits::Template { replica, .. } = traits else {
         panic!("{traits:?}");
     };
@@ -80,9 +76,7 @@ fn a_charged_workload_is_shortened_with_the_pod_of_its_template() {
 #[test]
 fn a_group_of_more_limits_than_an_entry_holds_is_recorded_without_them() {
     let read = |count: usize| {
-        let hard: Vec<_> = (0..count)
-            .map(|number| format!(r#""{number:x}":1"#))
-            .collect();
+        let hard: Vec<_> = (0..count).map(|number| format!(r#""{number:x}":1"#)).collect();
         let group = format!(
             r#"{{"type":"ADDED","object":{{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{{
                 "name":"red","uid":"g-1","resourceVersion":"40"}},"spec":{{"selector":{{"labels":{{"matchLabels":{{"team":"red"}}}}}},

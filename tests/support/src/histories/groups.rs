@@ -114,10 +114,7 @@ pub(crate) fn set(state: &State, now: Timestamp, wanted: &Wanted) -> Vec<Event> 
 }
 
 pub(crate) fn shown(record: Arc<GroupRecord>) -> Sighting {
-    Sighting::Group {
-        record,
-        max_depth: 4,
-    }
+    Sighting::Group { record, max_depth: 4 }
 }
 
 /// Deletes a group; an adopted one is deleted by its source.

@@ -15,10 +15,7 @@ pub(crate) const SOURCE: &str = "test";
 
 /// A step of a relist, or a correction.
 #[derive(Clone, Debug)]
-#[allow(
-    missing_docs,
-    reason = "the fields are numbers of what their names say"
-)]
+#[allow(missing_docs, reason = "the fields are numbers of what their names say")]
 pub enum Listing {
     /// A relist begins, of all namespaces or of one.
     Begin { kind: u8, namespace: Option<u8> },
@@ -29,13 +26,7 @@ pub enum Listing {
     /// A group is listed, as it is recorded.
     ListGroup { group: u8 },
     /// The list is complete.
-    Finish {
-        kind: u8,
-        namespace: Option<u8>,
-        allow_empty: bool,
-        bookmark: bool,
-        version: u64,
-    },
+    Finish { kind: u8, namespace: Option<u8>, allow_empty: bool, bookmark: bool, version: u64 },
     /// Ends the objects that the closed relist has not listed, from a place on.
     Sweep { from: u32, most: u32 },
     /// The closed relist is over.
@@ -43,13 +34,7 @@ pub enum Listing {
     /// Messages of the source are missing.
     Gap,
     /// The record of an object is corrected, or ended (`gone`), as it is recorded (`seen`) or as if there were none.
-    Repair {
-        uid: u8,
-        amount: u64,
-        version: u64,
-        gone: bool,
-        seen: bool,
-    },
+    Repair { uid: u8, amount: u64, version: u64, gone: bool, seen: bool },
 }
 
 fn scope(kind: u8, space: Option<u8>) -> RelistScope {
@@ -68,48 +53,24 @@ fn scope(kind: u8, space: Option<u8>) -> RelistScope {
 pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Event> {
     match *listing {
         Listing::Begin { kind, namespace } => {
-            let begin = RelistBegin {
-                scope: scope(kind, namespace),
-                id: None,
-                allow_empty: false,
-            };
+            let begin = RelistBegin { scope: scope(kind, namespace), id: None, allow_empty: false };
             decide::begin_relist(state, begin, false)
         }
         Listing::List { uid: number } => {
-            let object = observed(
-                number,
-                0,
-                "pods",
-                String::new(),
-                0,
-                footprint(0, false, false),
-                None,
-            );
-            let sighting = Sighting::Alive {
-                object: Box::new(object),
-                quota: None,
-            };
+            let object =
+                observed(number, 0, "pods", String::new(), 0, footprint(0, false, false), None);
+            let sighting = Sighting::Alive { object: Box::new(object), quota: None };
             listed(state, &sighting)
         }
-        Listing::ListNamespace {
-            namespace,
-            uid: number,
-        } => listed(
-            state,
-            &Sighting::Namespace(namespace_record(namespace, number, 0, number)),
-        ),
+        Listing::ListNamespace { namespace, uid: number } => {
+            listed(state, &Sighting::Namespace(namespace_record(namespace, number, 0, number)))
+        }
         Listing::ListGroup { group } => {
             let recorded = state.group_record(&groups::group(group));
             let sighting = recorded.map(|(record, _)| groups::shown(record.clone()));
             sighting.map_or_else(Vec::new, |sighting| listed(state, &sighting))
         }
-        Listing::Finish {
-            kind,
-            namespace,
-            allow_empty,
-            bookmark,
-            version,
-        } => {
+        Listing::Finish { kind, namespace, allow_empty, bookmark, version } => {
             let scope = scope(kind, namespace);
             let finish = Finish {
                 resource: scope.resource,
@@ -135,23 +96,13 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             over.into_iter().collect()
         }
         Listing::Gap => vec![decide::gap(&Name::from("OBJECTS"), 1, 2)],
-        Listing::Repair {
-            uid: number,
-            amount,
-            version,
-            gone,
-            seen,
-        } => {
-            let recorded = state
-                .object(&namespace(number % 2), &uid(number))
-                .filter(|_| seen);
+        Listing::Repair { uid: number, amount, version, gone, seen } => {
+            let recorded = state.object(&namespace(number % 2), &uid(number)).filter(|_| seen);
             let seen = recorded.as_ref().map(ComparedRecord::from);
             let repair = match (gone, seen) {
-                (true, Some(seen)) => Repair::End {
-                    namespace: Some(namespace(number % 2)),
-                    uid: uid(number),
-                    seen,
-                },
+                (true, Some(seen)) => {
+                    Repair::End { namespace: Some(namespace(number % 2)), uid: uid(number), seen }
+                }
                 (true, None) => return Vec::new(),
                 (false, seen) => Repair::Set {
                     object: Box::new(observed(
@@ -179,9 +130,6 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
 fn listed(state: &State, sighting: &Sighting) -> Vec<Event> {
     let source = Name::from(SOURCE);
     let listed = decide::listed(state, &source, sighting).cloned();
-    let event = |uid| Event::ObjectsListed {
-        source,
-        uids: vec![uid],
-    };
+    let event = |uid| Event::ObjectsListed { source, uids: vec![uid] };
     listed.map(event).into_iter().collect()
 }

@@ -70,10 +70,7 @@ fn labels(amount: u64) -> Labels {
 pub(crate) fn replica(amount: u64, terminating: bool) -> Footprint {
     let pod = footprint(amount, true, terminating);
     match pod.traits {
-        Traits::Pod(traits) => Footprint {
-            traits: Traits::Replica(traits),
-            ..pod
-        },
+        Traits::Pod(traits) => Footprint { traits: Traits::Replica(traits), ..pod },
         _ => pod,
     }
 }
@@ -168,10 +165,7 @@ pub fn reserve_request(
         uid: uid(number),
         namespace: namespace(space),
         resource: GroupResource::new("", "pods"),
-        name: name
-            .map(|name| format!("name-{name}"))
-            .unwrap_or_default()
-            .into(),
+        name: name.map(|name| format!("name-{name}")).unwrap_or_default().into(),
         api_version: Name::from("v1"),
         kind: Name::from("Pod"),
         basis,

@@ -84,13 +84,8 @@ impl World {
 
     /// Decides on a request to reserve, and writes what follows.
     pub fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
-        let reserved = decide::reserve(
-            &self.state,
-            self.now(),
-            &by(),
-            &request.clone().into(),
-            &self.policy,
-        )?;
+        let reserved =
+            decide::reserve(&self.state, self.now(), &by(), &request.clone().into(), &self.policy)?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }
@@ -108,15 +103,7 @@ impl World {
                 self.watermark =
                     (behind < 50).then(|| self.now().minus(Span::from_seconds(behind)));
             }
-            Step::Reserve {
-                uid: number,
-                namespace: space,
-                name,
-                amount,
-                pod,
-                replica,
-                ttl,
-            } => {
+            Step::Reserve { uid: number, namespace: space, name, amount, pod, replica, ttl } => {
                 let request = reserve_request(
                     number,
                     space,
@@ -173,13 +160,7 @@ impl World {
                 };
                 return self.admit(request, Measure::Given, holds);
             }
-            Step::AdmitWorkload {
-                namespace: space,
-                uid: number,
-                amount,
-                replicas,
-                scales,
-            } => {
+            Step::AdmitWorkload { namespace: space, uid: number, amount, replicas, scales } => {
                 let (basis, measure) = match scales {
                     true => (Basis::Update { version: 1 }, Measure::Scaled { replicas }),
                     false => (Basis::Create, Measure::Given),
@@ -218,11 +199,7 @@ impl World {
 
     /// Decides on what an API server asks, and writes what follows. Returns whether it could be decided.
     pub fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
-        let review = Review {
-            request: request.clone().into(),
-            measure,
-            holds,
-        };
+        let review = Review { request: request.clone().into(), measure, holds };
         let Ok(admitted) = decide::admit(&self.state, self.now(), &by(), &review, &self.policy)
         else {
             return false;
@@ -241,11 +218,7 @@ impl World {
 
     fn request(&mut self, request: Request) -> bool {
         match self.reserve(&request) {
-            Ok(Reserved {
-                replayed: false,
-                events,
-                ..
-            }) => {
+            Ok(Reserved { replayed: false, events, .. }) => {
                 self.granted = events.iter().find_map(|event| match event {
                     Event::ReservationGranted(reservation) => Some(reservation.clone()),
                     _ => None,
@@ -263,12 +236,7 @@ impl World {
     fn events(&self, step: Step) -> Vec<Event> {
         let state = &self.state;
         match step {
-            Step::SetQuota {
-                namespace: space,
-                quota,
-                hard,
-                scope,
-            } => {
+            Step::SetQuota { namespace: space, quota, hard, scope } => {
                 let change = QuotaChange {
                     namespace: namespace(space),
                     name: Name::from(format!("quota-{quota}")),
@@ -282,22 +250,14 @@ impl World {
                 };
                 decide::set_quota(state, self.now(), &change).unwrap()
             }
-            Step::DeleteQuota {
-                namespace: space,
-                quota,
-            } => {
+            Step::DeleteQuota { namespace: space, quota } => {
                 let name = Name::from(format!("quota-{quota}"));
                 decide::delete_quota(state, &namespace(space), &name, None).unwrap_or_default()
             }
-            Step::Release {
-                namespace: space,
-                uid: number,
-            } => decide::release(state, &by(), &namespace(space), &uid(number)).unwrap_or_default(),
-            Step::Extend {
-                namespace: space,
-                uid: number,
-                ttl,
-            } => {
+            Step::Release { namespace: space, uid: number } => {
+                decide::release(state, &by(), &namespace(space), &uid(number)).unwrap_or_default()
+            }
+            Step::Extend { namespace: space, uid: number, ttl } => {
                 let ttl = Span::from_seconds(ttl);
                 decide::extend(
                     state,
@@ -310,11 +270,7 @@ impl World {
                 )
                 .unwrap_or_default()
             }
-            Step::Commit {
-                namespace: space,
-                uid: number,
-                amount,
-            } => {
+            Step::Commit { namespace: space, uid: number, amount } => {
                 let resources = amount.map(|amount| footprint(amount, false, false).resources);
                 decide::commit(
                     state,
@@ -349,21 +305,9 @@ impl World {
                     },
                     lapse,
                 );
-                seen(
-                    state,
-                    &Sighting::Alive {
-                        object: Box::new(object),
-                        quota: None,
-                    },
-                )
+                seen(state, &Sighting::Alive { object: Box::new(object), quota: None })
             }
-            Step::ObserveWorkload {
-                namespace: space,
-                uid: number,
-                amount,
-                replicas,
-                version,
-            } => {
+            Step::ObserveWorkload { namespace: space, uid: number, amount, replicas, version } => {
                 let object = observed(
                     number,
                     space,
@@ -373,21 +317,9 @@ impl World {
                     workload(amount, replicas),
                     None,
                 );
-                seen(
-                    state,
-                    &Sighting::Alive {
-                        object: Box::new(object),
-                        quota: None,
-                    },
-                )
+                seen(state, &Sighting::Alive { object: Box::new(object), quota: None })
             }
-            Step::Adopt {
-                namespace: space,
-                quota,
-                uid: number,
-                version,
-                hard,
-            } => {
+            Step::Adopt { namespace: space, quota, uid: number, version, hard } => {
                 let object = observed(
                     number,
                     space,
@@ -404,16 +336,10 @@ impl World {
                 };
                 seen(
                     state,
-                    &Sighting::Alive {
-                        object: Box::new(object),
-                        quota: Some(Box::new(quota)),
-                    },
+                    &Sighting::Alive { object: Box::new(object), quota: Some(Box::new(quota)) },
                 )
             }
-            Step::Delete {
-                namespace: space,
-                uid: number,
-            } => seen(
+            Step::Delete { namespace: space, uid: number } => seen(
                 state,
                 &Sighting::Deleted {
                     uid: uid(number),
@@ -421,16 +347,7 @@ impl World {
                     quota: Some(Name::from("quota-1")),
                 },
             ),
-            Step::SetGroup {
-                group,
-                selector,
-                parent,
-                hard,
-                guaranteed,
-                scope,
-                limits,
-                shown,
-            } => {
+            Step::SetGroup { group, selector, parent, hard, guaranteed, scope, limits, shown } => {
                 let wanted = groups::Wanted {
                     group,
                     selector,
@@ -444,13 +361,7 @@ impl World {
                 groups::set(state, self.now(), &wanted)
             }
             Step::DeleteGroup { group } => groups::delete(state, group),
-            Step::Namespace {
-                namespace: space,
-                uid: number,
-                version,
-                label,
-                gone,
-            } => {
+            Step::Namespace { namespace: space, uid: number, version, label, gone } => {
                 let sighting = match gone {
                     true => Sighting::NamespaceEnded {
                         namespace: namespace(space),
@@ -487,9 +398,7 @@ fn overridden(hard: u64, now: Timestamp) -> Box<str> {
     let limits =
         serde_json::json!({"hard": {"requests.cpu": (hard / 2).to_string()}, "until": until});
     let annotations = serde_json::json!({"quota-ledger.io/override": limits.to_string()});
-    serde_json::json!({"annotations": annotations})
-        .to_string()
-        .into()
+    serde_json::json!({"annotations": annotations}).to_string().into()
 }
 
 fn by() -> Requester {

@@ -41,17 +41,9 @@ impl Callers {
             tokens.insert((*name).to_owned(), issued.token.reveal().to_owned());
             file.tokens.push(issued.record);
         }
-        fs::write(
-            directory.path().join("tokens.toml"),
-            file.to_toml().unwrap(),
-        )
-        .unwrap();
+        fs::write(directory.path().join("tokens.toml"), file.to_toml().unwrap()).unwrap();
         let all = [&["--auth.tokens_file=tokens.toml"], arguments].concat();
-        Self {
-            daemon: Quotad::start(directory.path(), &all),
-            tokens,
-            _directory: directory,
-        }
+        Self { daemon: Quotad::start(directory.path(), &all), tokens, _directory: directory }
     }
 
     /// What a principal shows.
@@ -80,9 +72,7 @@ impl Callers {
         body: &Value,
     ) -> (u16, Value) {
         let authorization = self.authorization(who);
-        let headers = authorization
-            .iter()
-            .map(|value| ("authorization", &**value));
+        let headers = authorization.iter().map(|value| ("authorization", &**value));
         let headers: Vec<_> = headers.collect();
         read(self.daemon.send(patience, (method, path), &headers, body))
     }
@@ -125,9 +115,7 @@ impl Callers {
                 (status, text) => assert!(Instant::now() < deadline, "{status}: {text}"),
             }
         };
-        let value = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.map_or(0, |value| value.parse().unwrap())
     }
 }

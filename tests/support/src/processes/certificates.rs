@@ -45,10 +45,7 @@ pub fn signed_with(
     let mut params = CertificateParams::default();
     set(&mut params);
     let key = KeyPair::generate().unwrap();
-    Pair {
-        certificate: params.signed_by(&key, authority).unwrap().pem(),
-        key: key.serialize_pem(),
-    }
+    Pair { certificate: params.signed_by(&key, authority).unwrap().pem(), key: key.serialize_pem() }
 }
 
 impl Pair {
@@ -88,9 +85,7 @@ pub fn client(
         None => client.with_no_client_auth(),
         Some(pair) => {
             let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-            client
-                .with_client_auth_cert(vec![certificate(&pair.certificate)], key)
-                .unwrap()
+            client.with_client_auth_cert(vec![certificate(&pair.certificate)], key).unwrap()
         }
     }
 }

@@ -98,34 +98,22 @@ impl Cluster {
 
     fn start_as(directory: PathBuf, setup: Setup) -> Self {
         std::fs::create_dir(&directory).unwrap();
-        let node = || Node {
-            child: None,
-            port: free_port(),
-            routes: free_port(),
-            monitor: free_port(),
-        };
+        let node =
+            || Node { child: None, port: free_port(), routes: free_port(), monitor: free_port() };
         let nodes: Vec<_> = (0..NODES).map(|_| node()).collect();
         let pairs = (0..NODES).flat_map(|from| (0..NODES).map(move |to| (from, to)));
-        let links = pairs
-            .filter(|(from, to)| from != to)
-            .map(|(from, to)| Link {
-                from,
-                to,
-                proxy: Proxy::start(([127, 0, 0, 1], nodes[to].routes).into()),
-            });
+        let links = pairs.filter(|(from, to)| from != to).map(|(from, to)| Link {
+            from,
+            to,
+            proxy: Proxy::start(([127, 0, 0, 1], nodes[to].routes).into()),
+        });
         let links = links.collect();
-        let mut cluster = Self {
-            directory,
-            setup,
-            nodes,
-            links,
-        };
+        let mut cluster = Self { directory, setup, nodes, links };
         for node in 0..NODES {
             cluster.start_node(node);
         }
-        cluster.wait("a leader of all", || {
-            (0..NODES).all(|node| cluster.meta_leader(node).is_some())
-        });
+        cluster
+            .wait("a leader of all", || (0..NODES).all(|node| cluster.meta_leader(node).is_some()));
         cluster
     }
 
@@ -175,12 +163,7 @@ impl Cluster {
                 false => format!("\"nats://{}\"", link.proxy.address()),
             })
             .collect();
-        let Node {
-            port,
-            routes: own,
-            monitor,
-            ..
-        } = &self.nodes[node];
+        let Node { port, routes: own, monitor, .. } = &self.nodes[node];
         format!(
             "server_name: n{node}\nlisten: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\nlog_file: \"{}\"\n\
              jetstream {{ store_dir: \"{}\", max_mem: 64MB, max_file: 4GB{} }}\n{}\
@@ -285,9 +268,7 @@ impl Cluster {
         let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.{stream}");
         // Servers before 2.10 take no other body than an empty one.
         let answer = client.request(subject, "".into()).await;
-        let answer = answer
-            .ok()
-            .and_then(|answer| serde_json::from_slice(&answer.payload).ok());
+        let answer = answer.ok().and_then(|answer| serde_json::from_slice(&answer.payload).ok());
         answer.is_some_and(|answer: Value| answer["success"] == true)
     }
 
@@ -303,10 +284,7 @@ impl Cluster {
                 votes[leader] += 1;
             }
         }
-        let (leader, votes) = votes
-            .into_iter()
-            .enumerate()
-            .max_by_key(|(_, votes)| *votes)?;
+        let (leader, votes) = votes.into_iter().enumerate().max_by_key(|(_, votes)| *votes)?;
         (votes > 0).then_some(leader)
     }
 
@@ -332,8 +310,7 @@ impl Cluster {
     pub fn wait_until_current(&self) {
         self.wait("all are current", || {
             let healthy = (0..NODES).all(|node| {
-                self.ask(node, "/healthz")
-                    .is_some_and(|answer| answer["status"] == "ok")
+                self.ask(node, "/healthz").is_some_and(|answer| answer["status"] == "ok")
             });
             healthy && self.is_replicated()
         });

@@ -17,14 +17,8 @@ pub fn documented_page(page: &str, text: &str) {
         fs::write(&path, text).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap();
-    let differs = written
-        .lines()
-        .zip(text.lines())
-        .find(|(old, new)| old != new);
-    assert!(
-        written == text,
-        "docs/{page} is not up to date, run with UPDATE_DOCS=1: {differs:?}"
-    );
+    let differs = written.lines().zip(text.lines()).find(|(old, new)| old != new);
+    assert!(written == text, "docs/{page} is not up to date, run with UPDATE_DOCS=1: {differs:?}");
 }
 
 /// The text between two marks of a page.

@@ -58,10 +58,7 @@ pub fn exchange(
         }
         None => drop(stream.read_to_end(&mut body)?),
     }
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     Ok(Answer {
         status: status.ok_or_else(|| io::Error::other("no status"))?,
         head,

@@ -49,18 +49,9 @@ impl Server {
 
     fn start_as(program: &str, port: u16, arguments: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
-        let arguments: Vec<_> = arguments
-            .iter()
-            .map(|&argument| argument.to_owned())
-            .collect();
+        let arguments: Vec<_> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let child = spawn(program, &directory, port, &arguments);
-        let mut server = Self {
-            program: program.to_owned(),
-            child,
-            directory,
-            port,
-            arguments,
-        };
+        let mut server = Self { program: program.to_owned(), child, directory, port, arguments };
         server.wait();
         server
     }
@@ -159,10 +150,7 @@ pub fn free_port() -> u16 {
     let ports = match std::env::var(LANE) {
         Ok(lane) => {
             let lane = lane.parse::<u16>().unwrap();
-            assert!(
-                lane < LANES,
-                "tests/all has more lanes than there are ports for"
-            );
+            assert!(lane < LANES, "tests/all has more lanes than there are ports for");
             PORTS.start + share * lane..PORTS.start + share * (lane + 1)
         }
         Err(_) => PORTS,
@@ -186,12 +174,7 @@ pub const PROGRAM: &str = "nats-server";
 
 fn spawn(program: &str, directory: &TempDir, port: u16, arguments: &[String]) -> Child {
     let mut command = Command::new(program);
-    command
-        .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
-        .arg(directory.path());
-    command
-        .args(arguments)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]).arg(directory.path());
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("nats-server is installed")
 }

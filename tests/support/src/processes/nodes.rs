@@ -124,13 +124,7 @@ impl Nodes {
             })
             .collect();
         let links = links(&nodes, &servers);
-        let mut cluster = Self {
-            directory: directory.to_owned(),
-            setup,
-            servers,
-            nodes,
-            links,
-        };
+        let mut cluster = Self { directory: directory.to_owned(), setup, servers, nodes, links };
         std::fs::write(directory.join("token"), "0123456789abcdef".repeat(4)).unwrap();
         (0..NODES).for_each(|node| cluster.start_node(node));
         cluster.initialise();
@@ -162,9 +156,7 @@ impl Nodes {
     }
 
     fn config(&self, node: usize) -> String {
-        let Node {
-            api, admin, peers, ..
-        } = &self.nodes[node];
+        let Node { api, admin, peers, .. } = &self.nodes[node];
         let scheme = match self.setup.certificates {
             Some(_) => "https",
             None => "http",
@@ -269,9 +261,7 @@ impl Nodes {
     /// Where clients reach the nodes, as `http://address`.
     pub fn apis(&self) -> Vec<String> {
         let clients = self.links.iter().filter(|link| link.from.is_none());
-        clients
-            .map(|link| format!("http://{}", link.proxy.address()))
-            .collect()
+        clients.map(|link| format!("http://{}", link.proxy.address())).collect()
     }
 
     /// The role of a node, and the term that it knows of, as it says itself.
@@ -300,9 +290,7 @@ impl Nodes {
         let roles = (0..NODES).filter(|node| self.nodes[*node].daemon.is_some());
         let roles = roles.filter_map(|node| Some((self.role(node)?, node)));
         let leaders = roles.filter(|((role, _), _)| role == "leader");
-        leaders
-            .max_by_key(|((_, term), _)| *term)
-            .map(|(_, node)| node)
+        leaders.max_by_key(|((_, term), _)| *term).map(|(_, node)| node)
     }
 
     /// Waits until a node leads.
@@ -356,9 +344,7 @@ impl Nodes {
 
     /// Starts what has been killed.
     pub fn start_again(&mut self) {
-        let ended: Vec<_> = (0..NODES)
-            .filter(|&at| self.servers.has_ended(at))
-            .collect();
+        let ended: Vec<_> = (0..NODES).filter(|&at| self.servers.has_ended(at)).collect();
         ended.iter().for_each(|&at| self.servers.start_node(at));
         for node in 0..NODES {
             if self.nodes[node].daemon.is_none() {
@@ -405,9 +391,7 @@ impl Nodes {
             Part::Node(_) => and_clients || link.from.is_some(),
             Part::Server(_) => and_clients,
         });
-        let mut found: Vec<_> = wanted
-            .map(|link| (&link.proxy, link.from == Some(part)))
-            .collect();
+        let mut found: Vec<_> = wanted.map(|link| (&link.proxy, link.from == Some(part))).collect();
         if let Part::Server(server) = part {
             found.extend(self.servers.links(server));
         }
@@ -443,12 +427,7 @@ impl Nodes {
 /// From each client and each node to each part that it calls.
 fn links(nodes: &[Node], servers: &Cluster) -> Vec<Link> {
     let here = |port: u16| ([127, 0, 0, 1], port).into();
-    let link = |from, to, target| Link {
-        from,
-        to,
-        target,
-        proxy: Proxy::start(target),
-    };
+    let link = |from, to, target| Link { from, to, target, proxy: Proxy::start(target) };
     let mut links = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         links.push(link(None, Part::Node(at), here(node.api)));

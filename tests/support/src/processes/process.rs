@@ -44,12 +44,7 @@ impl Program {
         });
         let ready = heard.1.recv_timeout(PATIENCE);
         let ready = ready.unwrap_or_else(|_| panic!("never ready: {:#?}", said.lock().unwrap()));
-        Self {
-            child,
-            ready,
-            said,
-            listening: Some(listening),
-        }
+        Self { child, ready, said, listening: Some(listening) }
     }
 
     /// Where it listens, by the name that it gives this address when it is ready.
@@ -60,10 +55,7 @@ impl Program {
     /// Log lines that hold this text.
     pub fn said(&self, text: &str) -> Vec<String> {
         let said = self.said.lock().unwrap();
-        said.iter()
-            .filter(|line| line.contains(text))
-            .cloned()
-            .collect()
+        said.iter().filter(|line| line.contains(text)).cloned().collect()
     }
 
     /// Its process id.
@@ -92,11 +84,7 @@ impl Program {
                 }
                 return status;
             }
-            assert!(
-                Instant::now() < deadline,
-                "does not end: {:#?}",
-                self.said.lock().unwrap()
-            );
+            assert!(Instant::now() < deadline, "does not end: {:#?}", self.said.lock().unwrap());
             std::thread::sleep(TICK);
         }
     }

@@ -63,10 +63,7 @@ pub fn build(programs: &[&str]) {
     if profile == "dev" {
         cargo.args(["--workspace", "--examples"]);
     }
-    cargo.args([
-        "--manifest-path",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"),
-    ]);
+    cargo.args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")]);
     // The environment of a test is that of its package. Cargo would build anew whatever has a build script that reads it.
     for (name, _) in std::env::vars_os() {
         let is_of_package = |name: &str| {

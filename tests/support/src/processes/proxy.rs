@@ -90,9 +90,7 @@ impl Proxy {
     /// Ends all connections, and answers how many there were.
     pub fn cut(&self) -> usize {
         let mut open = self.shared.open.lock().unwrap();
-        let ended = open
-            .drain(..)
-            .filter(|stream| stream.shutdown(Shutdown::Both).is_ok());
+        let ended = open.drain(..).filter(|stream| stream.shutdown(Shutdown::Both).is_ok());
         ended.count().div_ceil(2)
     }
 }
@@ -117,11 +115,7 @@ impl Shared {
             open.extend([&caller, &server].map(|stream| stream.try_clone().unwrap()));
         }
         let ways = [
-            (
-                caller.try_clone().unwrap(),
-                server.try_clone().unwrap(),
-                false,
-            ),
+            (caller.try_clone().unwrap(), server.try_clone().unwrap(), false),
             (server, caller, true),
         ];
         for (from, to, is_answer) in ways {

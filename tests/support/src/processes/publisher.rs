@@ -13,9 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Connects to one of these servers, which are separated by commas.
 pub async fn connect(urls: &str) -> jetstream::Context {
     let again = |_| Duration::from_millis(50);
-    let options = ConnectOptions::new()
-        .retry_on_initial_connect()
-        .reconnect_delay_callback(again);
+    let options = ConnectOptions::new().retry_on_initial_connect().reconnect_delay_callback(again);
     let servers: Vec<_> = urls.split(',').collect();
     jetstream::new(options.connect(servers).await.unwrap())
 }

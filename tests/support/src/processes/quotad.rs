@@ -73,11 +73,7 @@ impl Quotad {
     pub fn try_start(directory: &Path, command: &mut Command) -> Result<Self, Ended> {
         let mut child = command.spawn().unwrap();
         let path = directory.join("quotad.log");
-        let mut log = File::options()
-            .append(true)
-            .create(true)
-            .open(&path)
-            .unwrap();
+        let mut log = File::options().append(true).create(true).open(&path).unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = Vec::new();
         let ready = lines.by_ref().map_while(Result::ok).find_map(|line| {
@@ -147,12 +143,7 @@ impl Quotad {
     pub fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib: u64 = resident
-            .unwrap()
-            .trim()
-            .trim_end_matches(" kB")
-            .parse()
-            .unwrap();
+        let kib: u64 = resident.unwrap().trim().trim_end_matches(" kB").parse().unwrap();
         kib * 1024
     }
 
@@ -186,16 +177,12 @@ impl Quotad {
             log.read_to_end(&mut text).unwrap();
             let text = String::from_utf8_lossy(&text);
             // The last line may be half written.
-            let mut lines = text
-                .lines()
-                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let mut lines =
+                text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             if let Some(line) = lines.find(|line| line["message"] == message) {
                 return line;
             }
-            assert!(
-                Instant::now() < deadline,
-                "no line says {message:?}: {text}"
-            );
+            assert!(Instant::now() < deadline, "no line says {message:?}: {text}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -220,9 +207,7 @@ impl Quotad {
             Value::Null => String::new(),
             body => body.to_string(),
         };
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.api));
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.api));
         if !headers.iter().any(|(name, _)| *name == "content-type") {
             request = request.header("content-type", "application/json");
         }

@@ -47,12 +47,8 @@ impl Fault {
     }
 
     fn environment(self) -> Vec<(&'static str, String)> {
-        let fail = |errno: i32| {
-            vec![
-                ("FAULT_DO", "fail".to_owned()),
-                ("FAULT_ERRNO", errno.to_string()),
-            ]
-        };
+        let fail =
+            |errno: i32| vec![("FAULT_DO", "fail".to_owned()), ("FAULT_ERRNO", errno.to_string())];
         match self {
             Self::Kill => vec![("FAULT_DO", "kill".to_owned())],
             Self::Tear => vec![("FAULT_DO", "tear".to_owned())],
@@ -103,15 +99,10 @@ pub fn load(command: &mut Command, data: &Path) {
 /// As [`load`], with a fault at the `n`-th call; a line in `said` tells that it fired.
 pub fn inject(command: &mut Command, data: &Path, fault: Fault, n: u64, said: &Path) {
     load(command, data);
-    command
-        .env("FAULT_AT", n.to_string())
-        .env("FAULT_SAID", said)
-        .envs(fault.environment());
+    command.env("FAULT_AT", n.to_string()).env("FAULT_SAID", said).envs(fault.environment());
 }
 
 /// Lets the wall clock of `command` be ahead by the seconds that stand in a file.
 pub fn shift_clock(command: &mut Command, seconds: &Path) {
-    command
-        .env("LD_PRELOAD", library())
-        .env("FAULT_CLOCK", seconds);
+    command.env("LD_PRELOAD", library()).env("FAULT_CLOCK", seconds);
 }

@@ -76,11 +76,7 @@ pub fn repeat<W: World>(count: u64) {
     let quiet = |seed| run::<W>(seed, false);
     for seed in 0..count {
         let (once, again) = (quiet(seed), quiet(seed));
-        assert_eq!(
-            (once.trace, once.report),
-            (again.trace, again.report),
-            "seed {seed}"
-        );
+        assert_eq!((once.trace, once.report), (again.trace, again.report), "seed {seed}");
     }
     assert_ne!(quiet(1).trace, quiet(2).trace);
 }
@@ -96,24 +92,14 @@ pub fn seeds<W: World>() {
     let kept = kept(W::KEPT);
     let all = kept.iter().copied().chain(0..count);
     let (report, failed) = run_all::<W>(all.chain(base..base + fresh));
-    println!(
-        "{report}seeds: {} kept, {count} from 0, {fresh} from {base}",
-        kept.len()
-    );
+    println!("{report}seeds: {} kept, {count} from 0, {fresh} from {base}", kept.len());
     for Outcome { seed, failed, .. } in failed.iter().take(20) {
         println!("seed {seed}: {}", failed.as_deref().unwrap_or_default());
         println!("    QUOTAD_SIM_SEED={seed} tests/simulate one --nocapture");
     }
-    assert!(
-        failed.is_empty(),
-        "{} seeds failed: keep them",
-        failed.len()
-    );
+    assert!(failed.is_empty(), "{} seeds failed: keep them", failed.len());
     let missing = report.missing(W::EXPECTED);
-    assert!(
-        count < W::ENOUGH || missing.is_empty(),
-        "never happened: {missing:?}"
-    );
+    assert!(count < W::ENOUGH || missing.is_empty(), "never happened: {missing:?}");
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -137,12 +123,7 @@ fn run<W: World>(seed: u64, verbose: bool) -> Outcome {
             Some(format!("panic: {}", text.unwrap_or_default()))
         }
     };
-    Outcome {
-        seed,
-        failed,
-        trace: world.trace(),
-        report: world.report().clone(),
-    }
+    Outcome { seed, failed, trace: world.trace(), report: world.report().clone() }
 }
 
 /// Runs seeds on all processors; returns the sum of their reports, and the runs that failed, by seed.

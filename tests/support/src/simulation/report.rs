@@ -34,8 +34,6 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|(event, number)| writeln!(f, "{number:>12}  {event}"))
+        self.0.iter().try_for_each(|(event, number)| writeln!(f, "{number:>12}  {event}"))
     }
 }

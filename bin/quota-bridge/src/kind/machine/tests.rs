@@ -33,12 +33,7 @@ fn expired() -> Failure {
 }
 
 fn status(code: u16, retry_after: Option<Duration>) -> Failure {
-    Failure::Status {
-        code,
-        reason: String::new(),
-        message: String::new(),
-        retry_after,
-    }
+    Failure::Status { code, reason: String::new(), message: String::new(), retry_after }
 }
 
 #[test]
@@ -51,10 +46,7 @@ fn a_list_of_pages_is_a_relist_and_then_it_is_watched() {
     assert_eq!(machine.next(at(0)), Step::Page(Some("t".to_owned())));
     let last = machine.page(&page("7", None, 1), at(0), 0.0);
     let end = last.end.unwrap();
-    assert_eq!(
-        (end.id.as_str(), end.version.as_str(), end.allow_empty),
-        ("i/1", "7", false)
-    );
+    assert_eq!((end.id.as_str(), end.version.as_str(), end.allow_empty), ("i/1", "7", false));
     assert!(last.begin.is_none());
     assert_eq!(machine.next(at(0)), Step::Watch("7".to_owned()));
     machine.event(Event::Alive("9"), at(1), 0.0);
@@ -83,18 +75,10 @@ fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
     assert!(again.went_back.is_none() && !again.begin.unwrap().reset);
 
     // At the begin of a watch it is seen at the end of the list only.
-    let watched = Rules {
-        watch_list: true,
-        ..RULES
-    };
+    let watched = Rules { watch_list: true, ..RULES };
     let mut machine = Machine::new(watched, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::WatchList);
-    assert!(
-        machine
-            .event(Event::ListEnds("7"), at(0), 0.0)
-            .end
-            .is_some()
-    );
+    assert!(machine.event(Event::ListEnds("7"), at(0), 0.0).end.is_some());
     machine.event(Event::Bookmark("9"), at(1), 0.0);
     machine.relist(Relist::Again);
     assert_eq!(machine.next(at(2)), Step::WatchList);
@@ -119,10 +103,7 @@ fn a_list_whose_messages_are_lost_begins_again() {
     assert_eq!(again.end.unwrap().id, "i/2");
     assert_eq!(machine.next(at(1)), Step::Watch("7".to_owned()));
 
-    let watched = Rules {
-        watch_list: true,
-        ..RULES
-    };
+    let watched = Rules { watch_list: true, ..RULES };
     let mut machine = Machine::new(watched, RelistIds::new("i"));
     machine.next(at(0));
     machine.event(Event::Alive("3"), at(0), 0.0);
@@ -215,12 +196,9 @@ fn a_list_whose_next_page_is_always_refused_begins_again() {
 /// Another list would give the server the work of all pages again.
 #[test]
 fn a_list_goes_on_when_the_server_was_busy_or_out_of_reach() {
-    for failure in [
-        status(429, None),
-        status(503, None),
-        Failure::Unreachable(String::new()),
-        Failure::Silent,
-    ] {
+    for failure in
+        [status(429, None), status(503, None), Failure::Unreachable(String::new()), Failure::Silent]
+    {
         let mut machine = Machine::new(RULES, RelistIds::new("i"));
         machine.page(&page("7", Some("t"), 2), at(0), 0.0);
         for _ in 0..10 {
@@ -238,10 +216,7 @@ fn a_list_goes_on_when_the_server_was_busy_or_out_of_reach() {
 fn without_every_object_nothing_is_ended() {
     let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.next(at(0));
-    let spoiled = Page {
-        unreadable: 1,
-        ..page("7", None, 2)
-    };
+    let spoiled = Page { unreadable: 1, ..page("7", None, 2) };
     let brackets = machine.page(&spoiled, at(0), 0.0);
     assert!(brackets.begin.is_some() && brackets.over && brackets.end.is_none());
     assert_eq!(machine.next(at(1)), Step::Watch("7".to_owned()));
@@ -256,10 +231,7 @@ fn without_every_object_nothing_is_ended() {
 
 #[test]
 fn an_empty_list_of_another_server_is_believed_the_second_time() {
-    let doubted = Rules {
-        may_be_empty: false,
-        ..RULES
-    };
+    let doubted = Rules { may_be_empty: false, ..RULES };
     let mut machine = Machine::new(doubted, RelistIds::new("i"));
     assert!(machine.page(&page("7", None, 0), at(0), 0.0).end.is_none());
     machine.relist(Relist::Again);
@@ -270,12 +242,7 @@ fn an_empty_list_of_another_server_is_believed_the_second_time() {
     // Once there was an object, an empty list is doubted as the first one was.
     machine.event(Event::Alive("9"), at(200), 0.0);
     machine.relist(Relist::Again);
-    assert!(
-        machine
-            .page(&page("10", None, 0), at(300), 0.0)
-            .end
-            .is_none()
-    );
+    assert!(machine.page(&page("10", None, 0), at(300), 0.0).end.is_none());
     let end = machine.page(&page("10", None, 0), at(360), 0.0).end;
     assert!(end.unwrap().allow_empty);
     let mut machine = Machine::new(RULES, RelistIds::new("i"));
@@ -285,17 +252,11 @@ fn an_empty_list_of_another_server_is_believed_the_second_time() {
 
 #[test]
 fn a_watch_that_begins_with_a_list_is_a_relist() {
-    let rules = Rules {
-        watch_list: true,
-        ..RULES
-    };
+    let rules = Rules { watch_list: true, ..RULES };
     let mut machine = Machine::new(rules, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::WatchList);
     assert!(machine.event(Event::Alive("3"), at(0), 0.0).begin.is_some());
-    assert_eq!(
-        machine.event(Event::Bookmark("3"), at(0), 0.0),
-        Brackets::default()
-    );
+    assert_eq!(machine.event(Event::Bookmark("3"), at(0), 0.0), Brackets::default());
     let ended = machine.event(Event::ListEnds("7"), at(0), 0.0);
     assert_eq!(ended.end.unwrap().version, "7");
     assert_eq!(machine.shown(), Some("7"));
@@ -308,10 +269,7 @@ fn a_watch_that_begins_with_a_list_is_a_relist() {
 
 #[test]
 fn a_streamed_list_that_breaks_is_read_in_pages() {
-    let rules = Rules {
-        watch_list: true,
-        ..RULES
-    };
+    let rules = Rules { watch_list: true, ..RULES };
     let broken = Failure::Unreachable(String::new());
     for is_closed in [true, false] {
         for has_begun in [true, false] {
@@ -347,10 +305,7 @@ fn a_page_that_is_too_long_is_requested_with_half_as_many_objects() {
     assert_eq!(machine.next(at(0)), Step::Page(None));
     assert_eq!(machine.page_limit(), 500);
     assert!(machine.halve_page());
-    assert_eq!(
-        (machine.next(at(0)), machine.page_limit()),
-        (Step::Page(None), 250)
-    );
+    assert_eq!((machine.next(at(0)), machine.page_limit()), (Step::Page(None), 250));
     let first = machine.page(&page("7", Some("t"), 250), at(0), 0.0);
     assert_eq!(first.begin.unwrap().id, "i/1");
     for limit in [125, 62, 31, 15, 7, 3, 1] {
@@ -368,17 +323,11 @@ fn a_page_that_is_too_long_is_requested_with_half_as_many_objects() {
     }
     // Short pages get longer again.
     for (is_short, limit) in [(true, 2), (false, 2), (true, 4), (true, 8)] {
-        let page = Page {
-            is_short,
-            ..page("7", Some("t"), 1)
-        };
+        let page = Page { is_short, ..page("7", Some("t"), 1) };
         machine.page(&page, at(0), 0.0);
         assert_eq!(machine.page_limit(), limit);
     }
-    let last = Page {
-        is_short: true,
-        ..page("7", None, 1)
-    };
+    let last = Page { is_short: true, ..page("7", None, 1) };
     assert_eq!(machine.page(&last, at(0), 0.0).end.unwrap().id, "i/1");
     for _ in 0..9 {
         machine.page(&last, at(0), 0.0);
@@ -425,10 +374,7 @@ fn pages_that_always_expire_do_not_begin_lists_in_a_loop() {
 
 #[test]
 fn after_an_internal_error_the_next_list_comes_in_pages() {
-    let rules = Rules {
-        watch_list: true,
-        ..RULES
-    };
+    let rules = Rules { watch_list: true, ..RULES };
     let mut machine = Machine::new(rules, RelistIds::new("i"));
     assert_eq!(machine.next(at(0)), Step::WatchList);
     machine.failed(&status(500, None), 1.0);
@@ -487,23 +433,9 @@ fn a_relist_that_is_asked_for_during_another_one_follows_it() {
     machine.page(&page("7", Some("t"), 2), at(0), 0.0);
     machine.relist(Relist::Again);
     assert_eq!(machine.next(at(0)), Step::Page(Some("t".to_owned())));
-    assert_eq!(
-        machine
-            .page(&page("7", None, 2), at(0), 0.0)
-            .end
-            .unwrap()
-            .id,
-        "i/1"
-    );
+    assert_eq!(machine.page(&page("7", None, 2), at(0), 0.0).end.unwrap().id, "i/1");
     assert_eq!(machine.next(at(0)), Step::Page(None));
-    assert_eq!(
-        machine
-            .page(&page("7", None, 2), at(0), 0.0)
-            .end
-            .unwrap()
-            .id,
-        "i/2"
-    );
+    assert_eq!(machine.page(&page("7", None, 2), at(0), 0.0).end.unwrap().id, "i/2");
     assert_eq!(machine.next(at(0)), Step::Watch("7".to_owned()));
 }
 
@@ -511,25 +443,10 @@ fn a_relist_that_is_asked_for_during_another_one_follows_it() {
 fn a_reset_is_said_until_a_relist_was_whole() {
     let mut machine = Machine::new(RULES, RelistIds::new("i"));
     machine.relist(Relist::Reset);
-    let spoiled = Page {
-        unreadable: 1,
-        ..page("7", None, 2)
-    };
+    let spoiled = Page { unreadable: 1, ..page("7", None, 2) };
     assert!(machine.page(&spoiled, at(0), 0.0).begin.unwrap().reset);
     machine.relist(Relist::Again);
-    assert!(
-        machine
-            .page(&page("7", None, 2), at(0), 0.0)
-            .begin
-            .unwrap()
-            .reset
-    );
+    assert!(machine.page(&page("7", None, 2), at(0), 0.0).begin.unwrap().reset);
     machine.relist(Relist::Again);
-    assert!(
-        !machine
-            .page(&page("7", None, 2), at(0), 0.0)
-            .begin
-            .unwrap()
-            .reset
-    );
+    assert!(!machine.page(&page("7", None, 2), at(0), 0.0).begin.unwrap().reset);
 }

@@ -18,8 +18,5 @@ pub(in crate::kind) struct Bookmark {
 pub(in crate::kind) fn bookmark(json: &str) -> Result<Bookmark, String> {
     let OnlyMetadata { metadata } = read(json)?;
     let ends_list = metadata.annotations.initial_events_end.as_deref() == Some("true");
-    Ok(Bookmark {
-        version: metadata.resource_version.as_str().to_owned(),
-        ends_list,
-    })
+    Ok(Bookmark { version: metadata.resource_version.as_str().to_owned(), ends_list })
 }

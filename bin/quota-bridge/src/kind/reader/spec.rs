@@ -43,11 +43,7 @@ impl Limits {
     pub(super) fn read(self, text: &str) -> Spec<'_> {
         let error = match self.names(text) {
             Ok(limited) => {
-                return Spec {
-                    text: text.into(),
-                    limited,
-                    lacks: None,
-                };
+                return Spec { text: text.into(), limited, lacks: None };
             }
             Err(error) => error,
         };

@@ -42,11 +42,7 @@ fn the_fingerprint_changes_with_what_counts() {
     let of = |json: &str| pods.alive("MODIFIED", json).unwrap().fingerprint;
     let with = |from: &str, to: &str| of(&POD.replacen(from, to, 1));
     let before = of(POD);
-    for (from, to) in [
-        ("\"7\"", "\"8\""),
-        ("\"y\"", "\"z\""),
-        ("1.2.3.4", "1.2.3.5"),
-    ] {
+    for (from, to) in [("\"7\"", "\"8\""), ("\"y\"", "\"z\""), ("1.2.3.4", "1.2.3.5")] {
         assert_eq!(with(from, to), before, "{to}");
     }
     for (from, to) in [
@@ -57,10 +53,7 @@ fn the_fingerprint_changes_with_what_counts() {
             "\"uid\"",
             r#""deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":3,"uid""#,
         ),
-        (
-            "\"uid\"",
-            r#""ownerReferences":[{"kind":"ReplicaSet","controller":true}],"uid""#,
-        ),
+        ("\"uid\"", r#""ownerReferences":[{"kind":"ReplicaSet","controller":true}],"uid""#),
     ] {
         assert_ne!(with(from, to), before, "{to}");
     }
@@ -123,10 +116,7 @@ fn a_name_of_any_length_is_published_in_its_short_form() {
                 metadata => &metadata["name"],
             };
             let shown = shown.as_str().unwrap();
-            assert!(
-                shown.contains('~') && short_name(shown).is_none(),
-                "{shown}"
-            );
+            assert!(shown.contains('~') && short_name(shown).is_none(), "{shown}");
             let deleted = roles.deleted(&role).unwrap();
             assert!(deleted.line.len() < 200, "{}", deleted.line.len());
         }
@@ -147,20 +137,14 @@ fn labels_that_groups_choose_by_are_shown() {
     let pods = reader_by("", "pods", "Pod", labels());
     let of = |json: &str| pods.alive("ADDED", json).unwrap();
     assert!(text(&of(POD).line).contains(r#""labels":{"x":"y"}"#));
-    assert_ne!(
-        of(&POD.replace("\"y\"", "\"z\"")).fingerprint,
-        of(POD).fingerprint
-    );
+    assert_ne!(of(&POD.replace("\"y\"", "\"z\"")).fingerprint, of(POD).fingerprint);
 }
 
 #[test]
 fn what_cannot_be_read_is_refused() {
     let pods = reader("", "pods", "Pod");
     for (from, to) in [("\"a\"", "\"\""), ("\"u\"", "null"), ("\"100m\"", "{}")] {
-        assert!(
-            pods.alive("ADDED", &POD.replacen(from, to, 1)).is_err(),
-            "{to}"
-        );
+        assert!(pods.alive("ADDED", &POD.replacen(from, to, 1)).is_err(), "{to}");
     }
 }
 
@@ -168,10 +152,7 @@ fn what_cannot_be_read_is_refused() {
 fn of_a_bookmark_only_the_metadata_are_read() {
     let real = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12746","creationTimestamp":null,
         "annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}"#;
-    let expected = Bookmark {
-        version: "12746".to_owned(),
-        ends_list: true,
-    };
+    let expected = Bookmark { version: "12746".to_owned(), ends_list: true };
     assert_eq!(bookmark(real), Ok(expected));
 }
 
@@ -211,12 +192,8 @@ fn a_pod_is_published_however_long_its_fields_are() {
         )
     };
     let plain = metadata(r#""labels":{}"#);
-    let annotated = |key: &str| {
-        metadata(&format!(
-            r#""annotations":{{"{key}":"{}"}}"#,
-            controls(256 << 10)
-        ))
-    };
+    let annotated =
+        |key: &str| metadata(&format!(r#""annotations":{{"{key}":"{}"}}"#, controls(256 << 10)));
     let owned = |uid: &str| {
         metadata(&format!(
             r#""ownerReferences":[{{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"{uid}","controller":true}}]"#
@@ -247,43 +224,26 @@ fn a_pod_is_published_however_long_its_fields_are() {
     let spelled = amount(&format!("{zeros}1"));
     let zero_more = amount(&format!("{}1", "0".repeat(64)));
     let many_digits = amount(&format!("{}.5", "9".repeat(100)));
-    let extended: Vec<_> = (0..3_000)
-        .map(|number| format!(r#""{}/{number}":"1""#, "x".repeat(250)))
-        .collect();
+    let extended: Vec<_> =
+        (0..3_000).map(|number| format!(r#""{}/{number}":"1""#, "x".repeat(250))).collect();
     let extended = extended.join(",");
     let extended = format!(
         r#""containers":[{{"name":"c","resources":{{"requests":{{{extended}}},"limits":{{{extended}}}}}}}]"#
     );
     let few = format!(r#""containers":[{one}]"#);
     for (what, metadata, spec) in [
-        (
-            "an annotation for watches",
-            annotated("k8s.io/initial-events-end"),
-            &few,
-        ),
+        ("an annotation for watches", annotated("k8s.io/initial-events-end"), &few),
         (
             "an annotation for claims",
             annotated("resource.kubernetes.io/extended-resource-claim"),
             &few,
         ),
-        (
-            "an annotation for volumes",
-            annotated("volume.beta.kubernetes.io/storage-class"),
-            &few,
-        ),
+        ("an annotation for volumes", annotated("volume.beta.kubernetes.io/storage-class"), &few),
         ("the controller", owned(&"u".repeat(1 << 20)), &few),
         ("owners", metadata(&owners), &few),
         ("namespaces", plain.clone(), &affinity(&namespaces)),
-        (
-            "terms",
-            plain.clone(),
-            &affinity(&format!("{terms}{namespaces}")),
-        ),
-        (
-            "containers",
-            plain.clone(),
-            &format!(r#""containers":[{containers}]"#),
-        ),
+        ("terms", plain.clone(), &affinity(&format!("{terms}{namespaces}"))),
+        ("containers", plain.clone(), &format!(r#""containers":[{containers}]"#)),
         ("init containers", plain.clone(), &init),
         ("zeros before an amount", plain.clone(), &spelled),
         ("a zero too many", plain.clone(), &zero_more),
@@ -291,10 +251,7 @@ fn a_pod_is_published_however_long_its_fields_are() {
         ("resources", plain.clone(), &extended),
     ] {
         let json = format!("{{{metadata},\"spec\":{{{spec}}}}}");
-        for charging in [
-            Charging::default(),
-            Charging::new(["statefulsets.apps"]).unwrap(),
-        ] {
+        for charging in [Charging::default(), Charging::new(["statefulsets.apps"]).unwrap()] {
             let reader = reader_by("", "pods", "Pod", charging.clone());
             let (alive, footprint) = published(&reader, &json);
             assert!(alive.lacks.is_none(), "{what}");
@@ -309,9 +266,7 @@ fn what_does_not_fit_into_a_line_is_left_out() {
     let resources: Vec<_> = (0..20_000)
         .map(|number| format!(r#""deviceclass.resource.kubernetes.io/{number:05}":"1""#))
         .collect();
-    let zeros: Vec<_> = (0..20_000)
-        .map(|number| format!(r#""a.b/{number}":"0""#))
-        .collect();
+    let zeros: Vec<_> = (0..20_000).map(|number| format!(r#""a.b/{number}":"0""#)).collect();
     let (resources, zeros) = (resources.join(","), zeros.join(","));
     let json = format!(
         r#"{{"metadata":{{"name":"p","namespace":"a","uid":"u"}},"spec":{{"priorityClassName":"high",
@@ -323,38 +278,22 @@ fn what_does_not_fit_into_a_line_is_left_out() {
     let whole = counted("pods", &Charging::default(), &json);
     assert!(footprint.resources.len() > 15_000);
     assert_eq!(footprint.traits, whole.traits);
-    for name in [
-        "pods",
-        "requests.cpu",
-        "requests.deviceclass.resource.kubernetes.io/00000",
-    ] {
-        assert_eq!(
-            footprint.resources.get(name),
-            whole.resources.get(name),
-            "{name}"
-        );
+    for name in ["pods", "requests.cpu", "requests.deviceclass.resource.kubernetes.io/00000"] {
+        assert_eq!(footprint.resources.get(name), whole.resources.get(name), "{name}");
     }
-    assert_eq!(
-        footprint
-            .resources
-            .get("requests.deviceclass.resource.kubernetes.io/19999"),
-        None
-    );
+    assert_eq!(footprint.resources.get("requests.deviceclass.resource.kubernetes.io/19999"), None);
 }
 
 /// With a wider range of node ports than usual.
 #[test]
 fn a_service_of_very_many_ports_is_published_with_its_amounts() {
-    let ports: Vec<_> = (0..60_000)
-        .map(|number| format!(r#"{{"nodePort":{}}}"#, number + 1))
-        .collect();
+    let ports: Vec<_> =
+        (0..60_000).map(|number| format!(r#"{{"nodePort":{}}}"#, number + 1)).collect();
     let json = format!(
         r#"{{"metadata":{{"name":"s","namespace":"a","uid":"u","resourceVersion":"7"}},"spec":{{"type":"NodePort","ports":[{}]}}}}"#,
         ports.join(",")
     );
-    let alive = reader("", "services", "Service")
-        .alive("ADDED", &json)
-        .unwrap();
+    let alive = reader("", "services", "Service").alive("ADDED", &json).unwrap();
     assert_eq!(
         text(&alive.line),
         r#"{"type":"ADDED","namespace":"a","resource":"services","name":"s","uid":"u","resourceVersion":"7","usage":{"services":"1","services.loadbalancers":"0","services.nodeports":"60k"}}"#
@@ -388,9 +327,7 @@ fn a_charged_workload_is_published_whatever_its_definition_lets_pass() {
     // Many containers, which count as one.
     let container = r#"{"resources":{"requests":{"cpu":"1"},"limits":{"cpu":"2","memory":"1Gi"}}}"#;
     let containers = vec![container; 20_000].join(",");
-    let labels: Vec<_> = (0..100_000)
-        .map(|number| format!(r#""l{number}":"v""#))
-        .collect();
+    let labels: Vec<_> = (0..100_000).map(|number| format!(r#""l{number}":"v""#)).collect();
     let many = rollout(&format!(
         r#"{{"metadata":{{"labels":{{{}}}}},"spec":{{"containers":[{containers}]}}}}"#,
         labels.join(",")
@@ -400,10 +337,7 @@ fn a_charged_workload_is_published_whatever_its_definition_lets_pass() {
         footprint == counted("rollouts.argoproj.io", &charging(), &many) && alive.lacks.is_none()
     );
     // Templates from which no pod can be made.
-    let class = format!(
-        r#"{{"spec":{{"priorityClassName":"{}"}}}}"#,
-        controls(1 << 20)
-    );
+    let class = format!(r#"{{"spec":{{"priorityClassName":"{}"}}}}"#, controls(1 << 20));
     for template in [r#"{"spec":{"containers":7}}"#, r#""none""#, &class] {
         let alive = rollouts.alive("ADDED", &rollout(template)).unwrap();
         assert_eq!(
@@ -416,16 +350,12 @@ fn a_charged_workload_is_published_whatever_its_definition_lets_pass() {
 
 #[test]
 fn a_quota_with_too_many_limits_is_published_without_them() {
-    let limits: Vec<_> = (0..100_000)
-        .map(|number| format!(r#""a.b/{number}":"1""#))
-        .collect();
+    let limits: Vec<_> = (0..100_000).map(|number| format!(r#""a.b/{number}":"1""#)).collect();
     let json = format!(
         r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u","annotations":{{"quota-ledger.io/soft":"s"}}}},"spec":{{"hard":{{{}}}}}}}"#,
         limits.join(",")
     );
-    let alive = reader("", "resourcequotas", "ResourceQuota")
-        .alive("ADDED", &json)
-        .unwrap();
+    let alive = reader("", "resourcequotas", "ResourceQuota").alive("ADDED", &json).unwrap();
     assert_eq!(
         text(&alive.line),
         r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"annotations":{"quota-ledger.io/soft":"s"},"name":"q","namespace":"a","uid":"u"},"spec":{}}}"#
@@ -435,9 +365,8 @@ fn a_quota_with_too_many_limits_is_published_without_them() {
 
 #[test]
 fn a_namespace_with_too_many_labels_keeps_its_name_and_the_shortest() {
-    let many: Vec<_> = (0..10_000)
-        .map(|number| format!(r#""{}{number:05}":"x""#, "a".repeat(100)))
-        .collect();
+    let many: Vec<_> =
+        (0..10_000).map(|number| format!(r#""{}{number:05}":"x""#, "a".repeat(100))).collect();
     let json = format!(
         r#"{{"metadata":{{"name":"a","uid":"u","resourceVersion":"7","labels":{{{},"team":"red","kubernetes.io/metadata.name":"{}"}},
             "annotations":{{"owner":"ann"}}}}}}"#,
@@ -453,10 +382,7 @@ fn a_namespace_with_too_many_labels_keeps_its_name_and_the_shortest() {
     let labels = metadata["labels"].as_object().unwrap();
     assert!((7_000..8_000).contains(&labels.len()), "{}", labels.len());
     assert_eq!(labels["team"], "red");
-    assert_eq!(
-        labels["kubernetes.io/metadata.name"],
-        "a".repeat(63).as_str()
-    );
+    assert_eq!(labels["kubernetes.io/metadata.name"], "a".repeat(63).as_str());
     let first = format!("{}00000", "a".repeat(100));
     assert!(labels.contains_key(&first));
 }

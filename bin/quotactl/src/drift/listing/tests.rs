@@ -34,22 +34,12 @@ fn lists_arrays_and_lines_are_read() {
         "{{\n \"apiVersion\": \"v1\",\n \"items\": [\n{A},\n{B}],\n \"kind\": \"List\",\n \"metadata\": {{\"resourceVersion\": \"\"}}\n}}\n"
     );
     assert_eq!(names(&list), ["item 1 Pod/a", "item 2 Service/b"]);
-    assert_eq!(
-        names(&format!("[{A},{B}]")),
-        ["item 1 Pod/a", "item 2 Service/b"]
-    );
-    assert_eq!(
-        names(&format!("{A}\n\n{B}\n")),
-        ["line 1 Pod/a", "line 3 Service/b"]
-    );
+    assert_eq!(names(&format!("[{A},{B}]")), ["item 1 Pod/a", "item 2 Service/b"]);
+    assert_eq!(names(&format!("{A}\n\n{B}\n")), ["line 1 Pod/a", "line 3 Service/b"]);
     assert_eq!(names(&format!("{A}\n{list}")).len(), 3);
-    for empty in [
-        "",
-        " \n",
-        "[]",
-        r#"{"kind":"PodList","items":null}"#,
-        r#"{"kind":"List","items":[]}"#,
-    ] {
+    for empty in
+        ["", " \n", "[]", r#"{"kind":"PodList","items":null}"#, r#"{"kind":"List","items":[]}"#]
+    {
         assert!(names(empty).is_empty(), "{empty}");
     }
 }
@@ -60,15 +50,9 @@ fn what_a_typed_list_says_of_its_items_is_told_with_each() {
         "items":[{"metadata":{"name":"a"}},{ "metadata":{"name":"b"} },{"uid":"plain"}]}"#;
     assert_eq!(names(list), ["item 1 Pod/a", "item 2 Pod/b", "item 3 /"]);
     let (found, version) = items(list).unwrap();
-    assert_eq!(
-        (found[0].1["apiVersion"].as_str(), version),
-        (Some("v1"), Some(77))
-    );
+    assert_eq!((found[0].1["apiVersion"].as_str(), version), (Some("v1"), Some(77)));
     let older = list.replace("77", "66");
-    assert_eq!(
-        items(&format!("{list}\n{older}\n{list}")).unwrap().1,
-        Some(66)
-    );
+    assert_eq!(items(&format!("{list}\n{older}\n{list}")).unwrap().1, Some(66));
 }
 
 #[test]
@@ -129,13 +113,7 @@ fn no_more_than_one_object_is_held_and_none_may_be_too_long() {
         }
     });
     assert_eq!(read_all.unwrap_err().message, "enough");
-    for endless in [
-        "[",
-        " ",
-        "{\"x\":\"y",
-        "[{\"x\":\"y",
-        "{\"items\":[{\"x\":\"y",
-    ] {
+    for endless in ["[", " ", "{\"x\":\"y", "[{\"x\":\"y", "{\"items\":[{\"x\":\"y"] {
         let (start, repeated) = endless.split_at(endless.len() - 1);
         let input = start.as_bytes().chain(Endless(repeated.into(), 0));
         let wrong = read_bounded(input, 100, |_| Ok(())).unwrap_err().message;

@@ -18,18 +18,14 @@ impl Naive {
         found.unless(state.head().sequence == self.last, || {
             format!("it is at {}, not {}", state.head().sequence, self.last)
         });
-        found.unless(*state.sources() == self.sources, || {
-            "the cursors of the sources".to_owned()
-        });
+        found.unless(*state.sources() == self.sources, || "the cursors of the sources".to_owned());
         for difference in self.progress.differences(state) {
             found.unless(false, || difference);
         }
         for difference in self.relists.differences(state) {
             found.unless(false, || difference);
         }
-        let observed = state
-            .observed_namespaces("")
-            .map(|observed| &observed.record);
+        let observed = state.observed_namespaces("").map(|observed| &observed.record);
         found.unless(observed.eq(self.namespaces.values()), || {
             "the records of namespaces".to_owned()
         });
@@ -49,11 +45,7 @@ impl Naive {
 
     fn compare_objects(&self, state: &State, found: &mut Differences) {
         found.unless(state.object_count() as usize == self.objects.len(), || {
-            format!(
-                "{} objects, not {}",
-                state.object_count(),
-                self.objects.len()
-            )
+            format!("{} objects, not {}", state.object_count(), self.objects.len())
         });
         for object in self.objects.values() {
             let uid = &object.uid;
@@ -71,11 +63,7 @@ impl Naive {
 
     fn compare_pending(&self, state: &State, found: &mut Differences) {
         found.unless(state.pending_count() == self.pending.len(), || {
-            format!(
-                "{} pending reservations, not {}",
-                state.pending_count(),
-                self.pending.len()
-            )
+            format!("{} pending reservations, not {}", state.pending_count(), self.pending.len())
         });
         for ((namespace, uid), claim) in &self.pending {
             let view = state.reservation(namespace, uid);
@@ -90,11 +78,7 @@ impl Naive {
 
     fn compare_committed(&self, state: &State, found: &mut Differences) {
         found.unless(state.committed_count() == self.committed.len(), || {
-            format!(
-                "{} commits, not {}",
-                state.committed_count(),
-                self.committed.len()
-            )
+            format!("{} commits, not {}", state.committed_count(), self.committed.len())
         });
         for ((namespace, uid), claim) in &self.committed {
             let committed = state.committed(namespace, uid);
@@ -104,10 +88,7 @@ impl Naive {
     }
 
     fn compare_quotas(&self, state: &State, counts: &Counts<'_>, found: &mut Differences) {
-        let kept: usize = state
-            .namespaces("")
-            .map(|name| state.quotas(name).len())
-            .sum();
+        let kept: usize = state.namespaces("").map(|name| state.quotas(name).len()).sum();
         found.unless(kept == self.quotas.len(), || {
             format!("{kept} quotas, not {}", self.quotas.len())
         });
@@ -120,9 +101,7 @@ impl Naive {
             };
             let hard = self.groups.limits(record);
             let shown = view.figures.iter().map(|it| (&it.resource, &it.hard));
-            found.unless(shown.eq(hard.iter()), || {
-                format!("the limits of {namespace}/{name}")
-            });
+            found.unless(shown.eq(hard.iter()), || format!("the limits of {namespace}/{name}"));
             let count = counts.get(namespace).unwrap_or(&nothing);
             let count = count.of(|footprint| counted(record, footprint));
             for figure in view.figures {
@@ -154,12 +133,7 @@ fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, found: 
     names.extend(kept);
     for resource in names {
         let place = (namespace, None, resource);
-        found.number(
-            place,
-            "used",
-            totals.used.get(resource),
-            &count.used(resource),
-        );
+        found.number(place, "used", totals.used.get(resource), &count.used(resource));
         let reserved = count.reserved(resource);
         found.number(place, "reserved", totals.reserved.get(resource), &reserved);
     }

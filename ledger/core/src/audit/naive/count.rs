@@ -30,9 +30,7 @@ impl Naive {
         for (key, claim) in &self.committed {
             let observed = self.beside(key, &self.commit_bearers);
             let count = counts.entry(&key.0).or_default();
-            count
-                .committed
-                .push((&claim.reservation.footprint, observed));
+            count.committed.push((&claim.reservation.footprint, observed));
         }
         counts
     }
@@ -105,8 +103,7 @@ impl<'a> Count<'a> {
         let claimed = self.pending.iter().chain(&self.committed);
         let claimed = claimed.map(|(wanted, _)| *wanted);
         let all = self.objects.iter().copied().chain(claimed);
-        all.flat_map(|footprint| footprint.resources.names())
-            .collect()
+        all.flat_map(|footprint| footprint.resources.names()).collect()
     }
 }
 
@@ -155,11 +152,7 @@ impl Tally {
 }
 
 fn amount(footprint: &Footprint, resource: &str) -> Quantity {
-    footprint
-        .resources
-        .get(resource)
-        .cloned()
-        .unwrap_or_default()
+    footprint.resources.get(resource).cloned().unwrap_or_default()
 }
 
 pub(super) fn counted(quota: &QuotaRecord, footprint: &Footprint) -> bool {

@@ -158,9 +158,7 @@ impl Groups {
             }
         }
         for name in self.groups.keys() {
-            let of_members = counts
-                .iter()
-                .filter(|(member, _)| world.is_for(name, member));
+            let of_members = counts.iter().filter(|(member, _)| world.is_for(name, member));
             let counted = of_members.map(|(member, count)| {
                 let counts = |footprint: &Footprint| self.counts(&world, name, member, footprint);
                 (*member, count.of(counts))
@@ -191,11 +189,8 @@ impl Groups {
     }
 
     fn load(&self, group: &Name, resource: &str, world: &World<'_>) -> Load {
-        let mut load = Load {
-            used: Quantity::ZERO,
-            reserved: Quantity::ZERO,
-            set_aside: Quantity::ZERO,
-        };
+        let mut load =
+            Load { used: Quantity::ZERO, reserved: Quantity::ZERO, set_aside: Quantity::ZERO };
         for count in world.counts[group].values() {
             load.used.add_assign(&count.used(resource));
             load.reserved.add_assign(&count.reserved(resource));
@@ -246,10 +241,7 @@ impl Groups {
             let members = members.count();
             // A namespace that has only quotas is a member, too.
             if view.members < members {
-                found.push(format!(
-                    "group {name} has {} members, not {members}",
-                    view.members
-                ));
+                found.push(format!("group {name} has {} members, not {members}", view.members));
             }
             for figure in view.figures {
                 let resource = &figure.figure.resource;
@@ -279,9 +271,7 @@ fn members_differ(state: &State, record: &GroupRecord, world: &World<'_>) -> Vec
     let mut found = Vec::new();
     for member in members {
         let namespace = &member.namespace;
-        let count = world.counts[&record.name]
-            .get(namespace)
-            .unwrap_or(&nothing);
+        let count = world.counts[&record.name].get(namespace).unwrap_or(&nothing);
         for figure in member.figures {
             let used = count.used(&figure.resource);
             let reserved = count.reserved(&figure.resource);

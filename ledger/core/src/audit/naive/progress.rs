@@ -65,8 +65,7 @@ impl Progress {
                     if reported.is_absent {
                         self.absent.insert(key.clone(), at);
                     }
-                    self.reported
-                        .insert(key, (at, reported.watermark, reported.is_absent));
+                    self.reported.insert(key, (at, reported.watermark, reported.is_absent));
                 }
             }
             Event::ResourceListed { source, resource } => {
@@ -132,19 +131,12 @@ mod tests {
         let (mut naive, mut state, mut sequence) = (Naive::default(), State::default(), 0);
         let mut apply = |naive: &mut Naive, event| {
             sequence += 1;
-            let entry = Entry {
-                sequence,
-                time: Timestamp::EPOCH,
-                actor: Actor::named("nats"),
-                event,
-            };
+            let entry =
+                Entry { sequence, time: Timestamp::EPOCH, actor: Actor::named("nats"), event };
             naive.apply(&entry);
             state.apply(&entry);
             assert_eq!(naive.differences(&state), Vec::<String>::new());
-            assert_eq!(
-                Naive::beginning_with(&state).differences(&state),
-                Vec::<String>::new()
-            );
+            assert_eq!(Naive::beginning_with(&state).differences(&state), Vec::<String>::new());
         };
         let bookmark = |number: usize| {
             let kind = |kind: usize| Watermark {
@@ -164,11 +156,7 @@ mod tests {
         for number in 0..5 {
             apply(&mut naive, bookmark(number));
         }
-        let gap = Event::SourceGapped {
-            source: "nats".into(),
-            first: 1,
-            last: 2,
-        };
+        let gap = Event::SourceGapped { source: "nats".into(), first: 1, last: 2 };
         apply(&mut naive, gap);
         for number in [4, 0, 1, 2, 3] {
             apply(&mut naive, bookmark(number));

@@ -67,10 +67,7 @@ impl Relists {
         let source = &entry.actor.principal;
         match &entry.event {
             Event::RelistBegan(begin) => {
-                let relist = Relist {
-                    began: entry.sequence,
-                    ..Relist::default()
-                };
+                let relist = Relist { began: entry.sequence, ..Relist::default() };
                 self.0.insert(begin.scope.clone(), relist);
             }
             Event::RelistClosed(close) => {
@@ -197,10 +194,7 @@ impl Relists {
         };
         for (scope, relist) in &mut self.0 {
             let is_its = source.is_none_or(|source| scope.source == *source);
-            let is_here = scope
-                .namespace
-                .as_ref()
-                .is_none_or(|n| *n == object.namespace);
+            let is_here = scope.namespace.as_ref().is_none_or(|n| *n == object.namespace);
             if scope.resource == object.resource && is_here && is_its {
                 relist.has_any = true;
                 relist.listed.insert(key.clone());
@@ -214,15 +208,10 @@ impl Relists {
     /// it.
     fn see_namespace(&mut self, seen: &NamespaceRecord, source: Option<&Name>) {
         for (scope, relist) in &mut self.0 {
-            let is_here = scope
-                .namespace
-                .as_ref()
-                .is_none_or(|only| *only == seen.name);
+            let is_here = scope.namespace.as_ref().is_none_or(|only| *only == seen.name);
             if scope.resource == *NAMESPACES && is_here {
                 relist.has_any |= source.is_none_or(|source| scope.source == *source);
-                relist
-                    .namespaces
-                    .insert((seen.name.clone(), seen.uid.clone()));
+                relist.namespaces.insert((seen.name.clone(), seen.uid.clone()));
             }
         }
     }
@@ -250,10 +239,7 @@ impl Relists {
                     && view.listed == relist.count()
             });
             if !same {
-                found.push(format!(
-                    "the relist of {} by {}",
-                    scope.resource, scope.source
-                ));
+                found.push(format!("the relist of {} by {}", scope.resource, scope.source));
             }
         }
         found

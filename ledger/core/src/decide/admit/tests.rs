@@ -29,22 +29,14 @@ const NOW: Timestamp = Timestamp::from_nanoseconds(1_000_000_000_000);
 
 impl World {
     fn with_quota(hard: &[(&str, &str)]) -> Self {
-        let mut world = Self {
-            state: State::default(),
-            open: OpenBatch::default(),
-            policy: Policy::default(),
-        };
-        let hard = hard
-            .iter()
-            .map(|(name, amount)| (Name::from(*name), amount.parse().unwrap()));
+        let mut world =
+            Self { state: State::default(), open: OpenBatch::default(), policy: Policy::default() };
+        let hard = hard.iter().map(|(name, amount)| (Name::from(*name), amount.parse().unwrap()));
         let change = QuotaChange {
             namespace: "team".into(),
             name: "q".into(),
             fresh_uid: uid("quota"),
-            spec: Spec {
-                hard: hard.collect(),
-                ..Spec::default()
-            },
+            spec: Spec { hard: hard.collect(), ..Spec::default() },
             metadata: Box::default(),
             precondition: None,
         };
@@ -59,56 +51,33 @@ impl World {
     }
 
     fn admit(&mut self, review: &Review) -> Result<Admitted, String> {
-        let admitted = admit(
-            &self.state,
-            NOW,
-            &Requester::holder("test"),
-            review,
-            &self.policy,
-        );
+        let admitted = admit(&self.state, NOW, &Requester::holder("test"), review, &self.policy);
         let admitted = admitted.map_err(|refusal| refusal.to_string())?;
         self.record(admitted.events.clone());
         Ok(admitted)
     }
 
     fn observe(&mut self, review: &Review, version: u64) {
-        let observed = Observed {
-            ends_reservation: true,
-            ..observed(review, version)
-        };
+        let observed = Observed { ends_reservation: true, ..observed(review, version) };
         self.record(vec![Event::ObjectObserved(Box::new(observed))]);
     }
 
     /// Observes the object as a source reports it.
     fn see(&mut self, review: &Review, version: u64) {
-        let sighting = Sighting::Alive {
-            object: Box::new(observed(review, version)),
-            quota: None,
-        };
+        let sighting = Sighting::Alive { object: Box::new(observed(review, version)), quota: None };
         if let Verdict::Accepted(events) = observe(&self.state, sighting) {
             self.record(events);
         }
     }
 
     fn delete(&mut self, id: &str) {
-        self.record(vec![Event::ObjectDeleted {
-            uid: uid(id),
-            namespace: "team".into(),
-        }]);
+        self.record(vec![Event::ObjectDeleted { uid: uid(id), namespace: "team".into() }]);
     }
 
     fn counted(&self, resource: &str) -> String {
         let quota = self.state.quota("team", "q").unwrap();
-        let figure = quota
-            .figures
-            .iter()
-            .find(|figure| figure.resource == resource)
-            .unwrap();
-        format!(
-            "{}+{}",
-            figure.used.clone().unwrap_or_default(),
-            figure.reserved
-        )
+        let figure = quota.figures.iter().find(|figure| figure.resource == resource).unwrap();
+        format!("{}+{}", figure.used.clone().unwrap_or_default(), figure.reserved)
     }
 }
 
@@ -156,11 +125,7 @@ fn pod(id: &str, cpu: &str) -> Review {
     let json = format!(
         r#"{{"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}}}}"#
     );
-    create(
-        &kind,
-        Object::from_json(&kind, json.as_bytes()).unwrap(),
-        id,
-    )
+    create(&kind, Object::from_json(&kind, json.as_bytes()).unwrap(), id)
 }
 
 fn deployment(id: &str, replicas: u64, container: &str) -> Review {
@@ -168,11 +133,7 @@ fn deployment(id: &str, replicas: u64, container: &str) -> Review {
     let json = format!(
         r#"{{"spec":{{"replicas":{replicas},"template":{{"spec":{{"containers":[{container}]}}}}}}}}"#
     );
-    create(
-        &kind,
-        Object::workload_from_json(&kind, json.as_bytes()).unwrap(),
-        id,
-    )
+    create(&kind, Object::workload_from_json(&kind, json.as_bytes()).unwrap(), id)
 }
 
 const CORE: &str = r#"{"name":"c","resources":{"requests":{"cpu":"1"}}}"#;
@@ -181,10 +142,7 @@ const CORE: &str = r#"{"name":"c","resources":{"requests":{"cpu":"1"}}}"#;
 fn of_another(review: Review, change: impl FnOnce(&mut Request)) -> Review {
     let mut request = Request::clone(&review.request);
     change(&mut request);
-    Review {
-        request: request.into(),
-        ..review
-    }
+    Review { request: request.into(), ..review }
 }
 
 fn update(review: Review, before: Option<Footprint>, version: u64) -> Review {
@@ -200,10 +158,7 @@ fn scale(id: &str, replicas: u64) -> Review {
         request.object = None;
         request.subresource = "scale".into();
     });
-    Review {
-        measure: Measure::Scaled { replicas },
-        ..review
-    }
+    Review { measure: Measure::Scaled { replicas }, ..review }
 }
 
 #[test]
@@ -220,12 +175,7 @@ fn a_create_is_held_once_and_denied_when_it_does_not_fit() {
 
     let mut dry = pod("c", "1");
     dry.holds = false;
-    assert_eq!(
-        world.admit(&dry).unwrap().charged[0].resources[0]
-            .requested
-            .to_string(),
-        "1"
-    );
+    assert_eq!(world.admit(&dry).unwrap().charged[0].resources[0].requested.to_string(), "1");
     assert_eq!(world.counted("requests.cpu"), "0+2");
 }
 
@@ -242,20 +192,10 @@ fn what_follows_another_object_under_its_name_holds_what_it_has_beyond_it_and_th
     assert_eq!(world.counted("requests.cpu"), "2+0");
     assert!(world.admit(&named("b", "2")).unwrap().replayed.is_some());
     world.admit(&named("b", "3")).unwrap();
-    assert_eq!(
-        world.counted("requests.cpu"),
-        "2+1",
-        "other webhooks changed it"
-    );
-    assert!(
-        world.admit(&pod("c", "0")).is_err(),
-        "pods are counted once"
-    );
+    assert_eq!(world.counted("requests.cpu"), "2+1", "other webhooks changed it");
+    assert!(world.admit(&pod("c", "0")).is_err(), "pods are counted once");
 
-    let ended = Event::ObjectDeleted {
-        uid: uid("a"),
-        namespace: "team".into(),
-    };
+    let ended = Event::ObjectDeleted { uid: uid("a"), namespace: "team".into() };
     world.record(vec![ended]);
     assert_eq!(world.counted("requests.cpu"), "0+3");
     assert_eq!(world.counted("pods"), "0+1");
@@ -276,11 +216,7 @@ fn of_several_that_want_one_name_the_largest_is_held_since_any_may_have_been_sto
         request.footprint.traits = Traits::Plain;
     });
     world.admit(&best_effort).unwrap();
-    assert_eq!(
-        world.counted("requests.cpu"),
-        "0+3",
-        "other quotas may count it"
-    );
+    assert_eq!(world.counted("requests.cpu"), "0+3", "other quotas may count it");
 }
 
 #[test]
@@ -304,22 +240,12 @@ fn an_update_holds_its_growth_over_what_is_observed_and_repeats_cost_nothing() {
     assert_eq!(world.counted("requests.cpu"), "2+1");
     assert!(world.admit(&bigger).unwrap().events.is_empty());
     assert!(world.admit(&update(pod("a", "5"), None, 5)).is_err());
-    assert!(
-        world
-            .admit(&update(pod("a", "1"), None, 5))
-            .unwrap()
-            .events
-            .is_empty()
-    );
+    assert!(world.admit(&update(pod("a", "1"), None, 5)).unwrap().events.is_empty());
     world.observe(&pod("a", "3"), 6);
     world.observe(&pod("a", "1"), 7);
     assert_eq!(world.counted("requests.cpu"), "1+0");
     assert_eq!(
-        world
-            .admit(&update(pod("a", "3"), None, 7))
-            .unwrap()
-            .events
-            .len(),
+        world.admit(&update(pod("a", "3"), None, 7)).unwrap().events.len(),
         1,
         "decided anew"
     );
@@ -331,25 +257,10 @@ fn of_an_object_that_was_not_observed_only_growth_is_of_interest() {
     let before = pod("a", "3").request.footprint.clone();
     let same = update(pod("a", "3"), Some(before.clone()), 5);
     assert!(world.admit(&same).unwrap().events.is_empty());
-    world
-        .admit(&update(pod("a", "4"), Some(before.clone()), 5))
-        .unwrap();
-    assert_eq!(
-        world.counted("requests.cpu"),
-        "0+4",
-        "nothing of it was counted before"
-    );
-    assert_eq!(
-        world.counted("pods"),
-        "0+0",
-        "a resource that does not grow is not held"
-    );
-    assert!(
-        world
-            .admit(&update(pod("b", "1"), None, 5))
-            .unwrap_err()
-            .contains("prior version")
-    );
+    world.admit(&update(pod("a", "4"), Some(before.clone()), 5)).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+4", "nothing of it was counted before");
+    assert_eq!(world.counted("pods"), "0+0", "a resource that does not grow is not held");
+    assert!(world.admit(&update(pod("b", "1"), None, 5)).unwrap_err().contains("prior version"));
 }
 
 #[test]
@@ -362,9 +273,6 @@ fn an_object_that_comes_again_and_counts_for_something_else_is_the_same_object()
     assert_eq!(world.counted("requests.cpu"), "0+3");
     assert!(world.admit(&pod("a", "4")).is_err());
     world.observe(&pod("a", "3"), 1);
-    assert!(
-        world.admit(&pod("a", "2")).unwrap().events.is_empty(),
-        "it is seen already"
-    );
+    assert!(world.admit(&pod("a", "2")).unwrap().events.is_empty(), "it is seen already");
     assert_eq!(world.counted("requests.cpu"), "3+0");
 }

@@ -16,12 +16,9 @@ fn uid(text: &str) -> Uid {
 
 fn amounts(cpu: i64) -> ResourceList {
     let cpu = quota_semantics::quantity::Quantity::from_units(cpu);
-    [
-        (Name::from("requests.cpu"), cpu.clone()),
-        (Name::from("count/pods"), cpu),
-    ]
-    .into_iter()
-    .collect()
+    [(Name::from("requests.cpu"), cpu.clone()), (Name::from("count/pods"), cpu)]
+        .into_iter()
+        .collect()
 }
 
 fn object(id: &str, version: u64, cpu: i64) -> Observed {
@@ -31,10 +28,7 @@ fn object(id: &str, version: u64, cpu: i64) -> Observed {
         resource: Name::from("pods"),
         name: "web".into(),
         version,
-        footprint: Footprint {
-            resources: amounts(cpu),
-            ..Footprint::default()
-        },
+        footprint: Footprint { resources: amounts(cpu), ..Footprint::default() },
         lapse: None,
         ends_reservation: false,
     }
@@ -44,10 +38,7 @@ fn adopted(pods: i64) -> Adopted {
     let pods = quota_semantics::quantity::Quantity::from_units(pods);
     Adopted {
         created: at(0),
-        spec: Spec {
-            hard: [(Name::from("pods"), pods)].into_iter().collect(),
-            ..Spec::default()
-        },
+        spec: Spec { hard: [(Name::from("pods"), pods)].into_iter().collect(), ..Spec::default() },
         metadata: Box::default(),
     }
 }
@@ -65,10 +56,7 @@ impl Given {
     }
 
     fn sees(&mut self, object: Observed, quota: Option<Adopted>) {
-        let sighting = Sighting::Alive {
-            object: Box::new(object),
-            quota: quota.map(Box::new),
-        };
+        let sighting = Sighting::Alive { object: Box::new(object), quota: quota.map(Box::new) };
         let Verdict::Accepted(events) = decide::observe(&self.state, sighting) else {
             panic!("it is news");
         };
@@ -76,10 +64,7 @@ impl Given {
     }
 
     fn loses(&mut self, id: &str) {
-        self.record(vec![Event::ObjectDeleted {
-            uid: uid(id),
-            namespace: Name::from("team-a"),
-        }]);
+        self.record(vec![Event::ObjectDeleted { uid: uid(id), namespace: Name::from("team-a") }]);
     }
 
     fn compare(&self, listed: &Observed) -> Comparison {
@@ -87,30 +72,18 @@ impl Given {
     }
 
     fn seen(&self, id: &str) -> Option<ComparedRecord> {
-        self.state
-            .object("team-a", &uid(id))
-            .as_ref()
-            .map(ComparedRecord::from)
+        self.state.object("team-a", &uid(id)).as_ref().map(ComparedRecord::from)
     }
 
     fn set(&self, object: Observed, seen: Option<ComparedRecord>) -> Repaired {
-        let repair = Repair::Set {
-            object: Box::new(object),
-            quota: None,
-            seen,
-            quota_seen: None,
-        };
+        let repair = Repair::Set { object: Box::new(object), quota: None, seen, quota_seen: None };
         super::repair(&self.state, &repair, at(0))
     }
 
     fn end(&self, id: &str, seen: ComparedRecord) -> Repaired {
         let uid = uid(id);
         let namespace = None;
-        let repair = Repair::End {
-            namespace,
-            uid,
-            seen,
-        };
+        let repair = Repair::End { namespace, uid, seen };
         super::repair(&self.state, &repair, at(0))
     }
 }
@@ -118,31 +91,19 @@ impl Given {
 #[test]
 fn a_listed_object_is_the_same_or_differs() {
     let mut given = Given::default();
-    assert!(matches!(
-        given.compare(&object("a", 5, 1)),
-        Comparison::Missing
-    ));
+    assert!(matches!(given.compare(&object("a", 5, 1)), Comparison::Missing));
     given.sees(object("a", 5, 1), None);
     for version in [0, 5, 6] {
-        assert!(matches!(
-            given.compare(&object("a", version, 1)),
-            Comparison::Same
-        ));
+        assert!(matches!(given.compare(&object("a", version, 1)), Comparison::Same));
         let standing = given.compare(&object("a", version, 2));
         assert!(
             matches!(standing, Comparison::Changed(recorded) if recorded.version == 5),
             "{version}"
         );
     }
-    let elsewhere = Observed {
-        namespace: Name::from("team-b"),
-        ..object("a", 5, 1)
-    };
+    let elsewhere = Observed { namespace: Name::from("team-b"), ..object("a", 5, 1) };
     assert!(matches!(given.compare(&elsewhere), Comparison::Missing));
-    let fading = Observed {
-        lapse: Some(at(60)),
-        ..object("a", 6, 1)
-    };
+    let fading = Observed { lapse: Some(at(60)), ..object("a", 6, 1) };
     assert!(matches!(given.compare(&fading), Comparison::Changed(_)));
     let recreated = given.compare(&object("b", 9, 1));
     assert!(matches!(recreated, Comparison::Recreated(recorded) if recorded.uid == uid("a")));
@@ -152,27 +113,18 @@ fn a_listed_object_is_the_same_or_differs() {
 fn what_the_ledger_has_seen_later_is_no_drift_and_is_never_set_back() {
     let mut given = Given::default();
     given.sees(object("a", 5, 1), None);
-    assert!(matches!(
-        given.compare(&object("a", 4, 2)),
-        Comparison::Newer
-    ));
+    assert!(matches!(given.compare(&object("a", 4, 2)), Comparison::Newer));
     let seen = given.seen("a");
     assert_eq!(given.set(object("a", 4, 2), seen), Repaired::Changed);
     given.loses("a");
-    assert!(matches!(
-        given.compare(&object("a", 6, 1)),
-        Comparison::Newer
-    ));
+    assert!(matches!(given.compare(&object("a", 6, 1)), Comparison::Newer));
     assert_eq!(given.set(object("a", 6, 1), None), Repaired::Changed);
 }
 
 #[test]
 fn what_has_ceased_to_count_by_now_is_no_drift_before_that_is_recorded() {
     let mut given = Given::default();
-    let fading = Observed {
-        lapse: Some(at(30)),
-        ..object("a", 5, 1)
-    };
+    let fading = Observed { lapse: Some(at(30)), ..object("a", 5, 1) };
     given.sees(fading.clone(), None);
     let mut lapsed = object("a", 5, 1);
     lapsed.footprint = lapsed_footprint(&lapsed.footprint);
@@ -197,10 +149,7 @@ fn a_correction_is_for_what_was_compared_and_nothing_else() {
     assert_eq!(correction.was, Some(object("a", 5, 1).footprint));
     given.record(events);
     assert_eq!(given.set(object("a", 7, 2), Some(seen)), Repaired::Right);
-    assert!(matches!(
-        given.compare(&object("a", 7, 2)),
-        Comparison::Same
-    ));
+    assert!(matches!(given.compare(&object("a", 7, 2)), Comparison::Same));
 
     // The record has changed: once by another entry, once by another version alone.
     assert_eq!(given.set(object("a", 8, 3), Some(seen)), Repaired::Changed);
@@ -240,18 +189,12 @@ fn what_is_gone_is_ended_once() {
 #[test]
 fn limits_that_differ_are_drift_and_are_set_unless_they_were_changed_meanwhile() {
     let mut given = Given::default();
-    let listed = Observed {
-        resource: Name::from("resourcequotas"),
-        ..object("q", 5, 1)
-    };
+    let listed = Observed { resource: Name::from("resourcequotas"), ..object("q", 5, 1) };
     given.sees(listed.clone(), Some(adopted(3)));
     let stands = |given: &Given, pods| compare(&given.state, &listed, Some(&adopted(pods)), at(0));
     assert!(matches!(stands(&given, 3), Comparison::Same));
     assert!(matches!(stands(&given, 4), Comparison::Changed(_)));
-    let labelled = Adopted {
-        metadata: "{\"labels\":{}}".into(),
-        ..adopted(3)
-    };
+    let labelled = Adopted { metadata: "{\"labels\":{}}".into(), ..adopted(3) };
     let labelled = compare(&given.state, &listed, Some(&labelled), at(0));
     assert!(matches!(labelled, Comparison::Same));
     let lax = Adopted {

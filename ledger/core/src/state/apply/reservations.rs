@@ -23,17 +23,13 @@ pub(super) struct Claims {
 impl State {
     pub(super) fn grant(&mut self, entry: &Entry, reservation: &Arc<Reservation>) {
         let namespace = self.ensure_namespace(&reservation.namespace);
-        let before = self
-            .reservations
-            .place_of(&reservation.namespace, &reservation.uid);
+        let before = self.reservations.place_of(&reservation.namespace, &reservation.uid);
         if let Some((before, true)) = before {
             self.bearers.remove(before);
         }
         let replaced = before.map(|(place, _)| place);
         let owner = entry.actor.principal.clone();
-        let place = self
-            .reservations
-            .insert(replaced, reservation.clone(), owner, entry.sequence);
+        let place = self.reservations.insert(replaced, reservation.clone(), owner, entry.sequence);
         self.namespaces.get_mut(namespace).pending.insert(place);
         self.change_claim(place, Change::Add);
     }
@@ -59,8 +55,7 @@ impl State {
         let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
             return;
         };
-        self.reservations
-            .change(place, |reservation| reservation.expiration = expiration);
+        self.reservations.change(place, |reservation| reservation.expiration = expiration);
     }
 
     pub(super) fn await_version(&mut self, (namespace, uid): Key<'_>, after_version: u64) {
@@ -76,10 +71,7 @@ impl State {
         let Some((place, tracked)) = self.reservations.find_pending(key.0, key.1) else {
             return;
         };
-        let footprint = tracked
-            .reservation
-            .footprint
-            .with_resources(resources.clone());
+        let footprint = tracked.reservation.footprint.with_resources(resources.clone());
         self.change_claim(place, Change::Remove);
         // Remove it first: only one commit of each object counts.
         self.forget_commit(key);
@@ -106,11 +98,7 @@ impl State {
     }
 
     fn ended(&self, entry: &Entry, how: End) -> Ended {
-        Ended {
-            how,
-            time: self.head.time,
-            entry: entry.sequence,
-        }
+        Ended { how, time: self.head.time, entry: entry.sequence }
     }
 
     pub(super) fn end(&mut self, entry: &Entry, key: Key<'_>, how: End) {
@@ -198,7 +186,6 @@ impl State {
         };
         let beside = self.beside(tracked).cloned();
         let namespace = self.namespaces.get_mut(namespace);
-        self.groups
-            .count_claim(namespace, claim, (target, beside.as_deref()), direction);
+        self.groups.count_claim(namespace, claim, (target, beside.as_deref()), direction);
     }
 }

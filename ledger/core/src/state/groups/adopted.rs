@@ -43,8 +43,7 @@ impl State {
 
     fn mark_listed_at(&mut self, place: u32, source: Option<&Name>) {
         let (resource, everywhere) = (Name::from(RESOURCE), Name::default());
-        self.relists
-            .mark(&resource, &everywhere, mark(place), source);
+        self.relists.mark(&resource, &everywhere, mark(place), source);
     }
 
     /// The groups that a relist has listed.

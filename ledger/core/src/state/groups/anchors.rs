@@ -25,17 +25,12 @@ pub(super) struct Anchors {
 /// The labels of which a member must have at least one; none: the selector requires no such labels. Names are
 /// preferred: the name of every namespace is available.
 fn anchors(selector: &LabelSelector) -> Option<Vec<(Name, Name)>> {
-    let equal = selector
-        .match_labels
-        .iter()
-        .map(|(key, value)| vec![(key.clone(), value.clone())]);
+    let equal = selector.match_labels.iter().map(|(key, value)| vec![(key.clone(), value.clone())]);
     let listed = selector.match_expressions.iter();
-    let listed = listed
-        .filter(|requirement| *requirement.operator == *"In")
-        .map(|requirement| {
-            let of_value = |value: &Name| (requirement.key.clone(), value.clone());
-            requirement.values.iter().map(of_value).collect()
-        });
+    let listed = listed.filter(|requirement| *requirement.operator == *"In").map(|requirement| {
+        let of_value = |value: &Name| (requirement.key.clone(), value.clone());
+        requirement.values.iter().map(of_value).collect()
+    });
     let all: Vec<Vec<_>> = equal.chain(listed).collect();
     let of_names =
         |anchors: &&Vec<(Name, Name)>| anchors.first().is_some_and(|(key, _)| *key == *NAME_LABEL);
@@ -79,9 +74,8 @@ impl Anchors {
         let labels = labels
             .filter(|(key, _)| **key != *NAME_LABEL)
             .map(|(key, value)| (key.clone(), value.clone()));
-        let anchored = std::iter::once(own)
-            .chain(labels)
-            .filter_map(|label| self.by_label.get(&label));
+        let anchored =
+            std::iter::once(own).chain(labels).filter_map(|label| self.by_label.get(&label));
         let elsewhere = elsewhere.into_iter().flatten();
         let all = anchored.flatten().chain(&self.by_name).chain(elsewhere);
         all.copied().collect()

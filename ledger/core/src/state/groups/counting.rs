@@ -110,8 +110,7 @@ impl State {
             if self.groups.counts(link, footprint) {
                 let (sum, parts) = (Sum::Used, Parts::all(footprint));
                 let shares = &mut namespace.shares;
-                self.groups
-                    .change(shares, link, sum, &parts, &excess, direction);
+                self.groups.change(shares, link, sum, &parts, &excess, direction);
             }
         }
     }
@@ -150,13 +149,7 @@ impl State {
     fn change_by(&mut self, link: &Link, sums: &Sums, direction: Change) {
         let adds = direction == Change::Add;
         for (sum, amounts) in [(Sum::Used, &sums.used), (Sum::Reserved, &sums.reserved)] {
-            load::count(
-                &mut self.groups,
-                link.group,
-                sum,
-                &amounts.without_zeros(),
-                adds,
-            );
+            load::count(&mut self.groups, link.group, sum, &amounts.without_zeros(), adds);
         }
     }
 }

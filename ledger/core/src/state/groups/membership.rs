@@ -37,9 +37,7 @@ impl Groups {
 
     /// The groups that count objects of a namespace. Undecided groups do not count it yet.
     pub(super) fn chain(&self, name: &Name, record: Option<&NamespaceRecord>) -> Chain {
-        let candidates = self
-            .anchors
-            .candidates(name, record.map(|record| &record.labels));
+        let candidates = self.anchors.candidates(name, record.map(|record| &record.labels));
         // The selecting groups below each group; none: the group counts all objects.
         let mut found: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
         let mut distances: BTreeMap<u32, usize> = BTreeMap::new();
@@ -153,23 +151,14 @@ impl State {
             places.extend(members.values());
         }
         let namespaces = || places.iter().map(|&place| self.namespaces.get(place));
-        if namespaces()
-            .map(|namespace| namespace.pending.len())
-            .sum::<usize>()
-            > most
-        {
+        if namespaces().map(|namespace| namespace.pending.len()).sum::<usize>() > most {
             return None;
         }
         let pending = namespaces().flat_map(|namespace| &namespace.pending);
-        let mut pending: Vec<_> = pending
-            .map(|&place| &*self.reservations.get(place).reservation)
-            .collect();
+        let mut pending: Vec<_> =
+            pending.map(|&place| &*self.reservations.get(place).reservation).collect();
         pending.sort_by_key(|reservation| {
-            (
-                reservation.expiration,
-                &reservation.namespace,
-                &reservation.uid,
-            )
+            (reservation.expiration, &reservation.namespace, &reservation.uid)
         });
         Some(pending)
     }

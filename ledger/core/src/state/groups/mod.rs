@@ -99,9 +99,7 @@ impl Group {
     /// When its override ends, if one applies.
     pub(crate) fn override_end(&self) -> Option<Timestamp> {
         let limits = self.record.spec.extensions.r#override.as_ref();
-        limits
-            .filter(|_| !self.override_ended)
-            .map(|limits| limits.until)
+        limits.filter(|_| !self.override_ended).map(|limits| limits.until)
     }
 
     fn selects(&self, footprint: &Footprint) -> bool {
@@ -188,10 +186,7 @@ fn remove<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<u32>>, key: &K, group: u32) {
 
 impl Groups {
     pub(crate) fn from_slab(slab: Slab<Group, CHUNK>) -> Self {
-        let mut groups = Self {
-            slab,
-            ..Self::default()
-        };
+        let mut groups = Self { slab, ..Self::default() };
         let places: Vec<u32> = groups.slab.iter().map(|(place, _)| place).collect();
         for &place in &places {
             groups.get_mut(place).settle();
@@ -211,9 +206,7 @@ impl Groups {
     }
 
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut Group {
-        self.slab
-            .get_mut(place)
-            .expect("a group that is listed exists")
+        self.slab.get_mut(place).expect("a group that is listed exists")
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Group> {
@@ -223,9 +216,7 @@ impl Groups {
     /// Whether a group in the chain of a namespace counts an object with this footprint.
     pub(crate) fn counts(&self, link: &Link, footprint: &Footprint) -> bool {
         let selects = |&group: &u32| self.get(group).selects(footprint);
-        link.partial
-            .as_ref()
-            .is_none_or(|choosers| choosers.iter().any(selects))
+        link.partial.as_ref().is_none_or(|choosers| choosers.iter().any(selects))
     }
 
     /// The choice of objects of a link, for later use without the state.

@@ -134,9 +134,7 @@ impl Groups {
             return Some(group);
         }
         let below = self.open.below.get(&group).into_iter().flatten();
-        below
-            .copied()
-            .find_map(|child| self.undecided_below(child, namespace))
+        below.copied().find_map(|child| self.undecided_below(child, namespace))
     }
 
     /// A group that is undecided for a namespace with unknown labels, among those that limit any of these names, or
@@ -163,9 +161,7 @@ impl Groups {
             self.is_undecided(group, namespace) && (limits(group) || self.above(group).any(limits))
         });
         let limiting = || {
-            let names = wanted
-                .names()
-                .filter_map(|name| self.open.limiting.get(name));
+            let names = wanted.names().filter_map(|name| self.open.limiting.get(name));
             let mut groups = names.flatten().copied().filter(denies);
             groups.find_map(|group| self.undecided_below(group, namespace))
         };
@@ -174,10 +170,7 @@ impl Groups {
 
     /// Whether any group is undecided for a namespace, whatever it limits.
     pub(super) fn has_undecided(&self, namespace: &Name) -> bool {
-        let mut all = self
-            .anchors
-            .listing(namespace)
-            .chain(self.open.own.iter().copied());
+        let mut all = self.anchors.listing(namespace).chain(self.open.own.iter().copied());
         all.any(|group| self.is_undecided(group, namespace))
     }
 }

@@ -30,9 +30,7 @@ impl Forest for Groups {
 
     fn children(&self, name: &str) -> Vec<Name> {
         let children = self.children.get(name).into_iter().flatten();
-        children
-            .map(|&child| self.get(child).record.name.clone())
-            .collect()
+        children.map(|&child| self.get(child).record.name.clone()).collect()
     }
 }
 
@@ -138,15 +136,10 @@ impl State {
         self.groups.index(place);
         self.groups.adopt_children(place);
         self.attach(place);
-        let below = self
-            .groups
-            .children
-            .get(&self.groups.get(place).record.name);
+        let below = self.groups.children.get(&self.groups.get(place).record.name);
         let below = below.into_iter().flatten();
-        let mut affected: BTreeSet<u32> = below
-            .flat_map(|&child| self.groups.members(child).values())
-            .copied()
-            .collect();
+        let mut affected: BTreeSet<u32> =
+            below.flat_map(|&child| self.groups.members(child).values()).copied().collect();
         affected.extend(self.selected(place));
         self.rejoin_all(affected, None);
         place
@@ -250,9 +243,8 @@ impl State {
         // A new group counts the members of groups that name it as their parent already; an existing one has them.
         let below = self.groups.children.get(name).filter(|_| own.is_none());
         let below = below.into_iter().flatten();
-        let below: BTreeSet<&Name> = below
-            .flat_map(|&child| self.groups.members(child).keys())
-            .collect();
+        let below: BTreeSet<&Name> =
+            below.flat_map(|&child| self.groups.members(child).keys()).collect();
         self.namespaces.slab.iter().find_map(|(_, namespace)| {
             let record = namespace.record();
             let is_member =

@@ -52,18 +52,12 @@ impl World {
             ..LabelSelector::default()
         };
         let spec = Spec {
-            selector: Selector {
-                labels: Some(labels),
-                ..Selector::default()
-            },
+            selector: Selector { labels: Some(labels), ..Selector::default() },
             quota: quota::Spec {
                 scopes: scopes.iter().map(|&scope| Name::from(scope)).collect(),
                 ..quota::Spec::default()
             },
-            extensions: Extensions {
-                parent: parent.map(Name::from),
-                ..Extensions::default()
-            },
+            extensions: Extensions { parent: parent.map(Name::from), ..Extensions::default() },
         };
         self.set(name, spec)
     }
@@ -165,9 +159,7 @@ fn an_object_costs_as_much_as_groups_count_it() {
 
 /// A limit on this resource.
 fn limit(resource: &str) -> ResourceList {
-    [(Name::from(resource), "9".parse().unwrap())]
-        .into_iter()
-        .collect()
+    [(Name::from(resource), "9".parse().unwrap())].into_iter().collect()
 }
 
 #[test]
@@ -178,10 +170,7 @@ fn a_namespace_without_labels_costs_no_look_at_the_groups_that_may_be_for_it() {
             let name = format!("other-{number}");
             let spec = Spec {
                 selector: selector(usize::try_from(1 + number % 2).unwrap()),
-                quota: quota::Spec {
-                    hard: limit("pods"),
-                    ..quota::Spec::default()
-                },
+                quota: quota::Spec { hard: limit("pods"), ..quota::Spec::default() },
                 ..Spec::default()
             };
             world.set(&name, spec);
@@ -211,10 +200,7 @@ fn selector(kind: usize) -> Selector {
         values: values.iter().copied().map(Name::from).collect(),
     };
     let labels = |team: bool, requirement: Option<Requirement>| LabelSelector {
-        match_labels: team
-            .then(|| ("team".into(), "a".into()))
-            .into_iter()
-            .collect(),
+        match_labels: team.then(|| ("team".into(), "a".into())).into_iter().collect(),
         match_expressions: requirement.into_iter().collect(),
     };
     let labels = match kind {
@@ -226,10 +212,7 @@ fn selector(kind: usize) -> Selector {
         _ => None,
     };
     let annotations = (kind == 2).then(|| ("a".into(), "b".into()));
-    Selector {
-        labels,
-        annotations: annotations.into_iter().collect(),
-    }
+    Selector { labels, annotations: annotations.into_iter().collect() }
 }
 
 const RESOURCES: [&str; 3] = ["pods", "services", "secrets"];
@@ -259,16 +242,9 @@ fn step() -> impl Strategy<Value = Step> {
         resource(),
         proptest::bool::weighted(0.7),
     );
-    let set = set.prop_map(
-        |(group, selector, parent, resource, overridden, is_enforced)| Step::Set {
-            group,
-            selector,
-            parent,
-            resource,
-            overridden,
-            is_enforced,
-        },
-    );
+    let set = set.prop_map(|(group, selector, parent, resource, overridden, is_enforced)| {
+        Step::Set { group, selector, parent, resource, overridden, is_enforced }
+    });
     prop_oneof![
         6 => set,
         2 => (0..5_usize).prop_map(Step::Delete),
@@ -280,14 +256,7 @@ impl World {
     fn take(&mut self, step: Step) {
         let name = |group: usize| Name::from(format!("g{group}"));
         match step {
-            Step::Set {
-                group,
-                selector,
-                parent,
-                resource,
-                overridden,
-                is_enforced,
-            } => {
+            Step::Set { group, selector, parent, resource, overridden, is_enforced } => {
                 let list = |resource: Option<usize>| {
                     resource.map_or_else(ResourceList::new, |it| limit(RESOURCES[it]))
                 };
@@ -297,10 +266,7 @@ impl World {
                 });
                 let spec = Spec {
                     selector: self::selector(selector),
-                    quota: quota::Spec {
-                        hard: list(resource),
-                        ..quota::Spec::default()
-                    },
+                    quota: quota::Spec { hard: list(resource), ..quota::Spec::default() },
                     extensions: Extensions {
                         parent: parent.map(name),
                         r#override: overridden,
@@ -323,10 +289,7 @@ impl World {
                 self.apply(Event::GroupDeleted { name: name(group) });
             }
             Step::EndOverride(group) => {
-                self.apply(Event::OverrideEnded {
-                    namespace: None,
-                    quota: name(group),
-                });
+                self.apply(Event::OverrideEnded { namespace: None, quota: name(group) });
             }
         }
     }

@@ -121,11 +121,7 @@ impl CopiedGroup {
     /// The group with its numbers.
     #[must_use]
     pub fn view(self) -> GroupView {
-        let Load {
-            used,
-            reserved,
-            set_aside,
-        } = &*self.load;
+        let Load { used, reserved, set_aside } = &*self.load;
         let of = |(resource, hard): (&Name, &Quantity)| GroupFigure {
             figure: figure(resource, hard, used, reserved),
             guaranteed_to_others: set_aside.get(resource).cloned().unwrap_or_default(),
@@ -208,9 +204,7 @@ impl State {
     pub fn override_of(&self, namespace: &str, quota: &str) -> (ResourceList, Option<Timestamp>) {
         let namespace = self.namespaces.find(namespace);
         let quota = namespace.and_then(|namespace| namespace.quotas.get(quota));
-        quota.map_or_else(Default::default, |quota| {
-            (quota.hard().clone(), quota.limits_until())
-        })
+        quota.map_or_else(Default::default, |quota| (quota.hard().clone(), quota.limits_until()))
     }
 
     /// A group's numbers.
@@ -255,9 +249,7 @@ impl State {
     #[must_use]
     pub fn groups_of(&self, namespace: &Name) -> Vec<Name> {
         let chain = self.chain_of(namespace);
-        let names = chain
-            .iter()
-            .map(|link| self.groups.get(link.group).record.name.clone());
+        let names = chain.iter().map(|link| self.groups.get(link.group).record.name.clone());
         names.collect()
     }
 
@@ -296,13 +288,7 @@ impl State {
     ) -> Option<Vec<Name>> {
         let &place = self.groups.by_name.get(group)?;
         let names = self.groups.members(place).keys();
-        Some(
-            names
-                .filter(|name| wanted(name))
-                .take(most)
-                .cloned()
-                .collect(),
-        )
+        Some(names.filter(|name| wanted(name)).take(most).cloned().collect())
     }
 
     /// Those of these namespaces in which a group counts objects. None if there is no such group.
@@ -325,9 +311,7 @@ impl State {
         group: u32,
         namespaces: impl Iterator<Item = &'s Namespace>,
     ) -> MembersView {
-        let Group {
-            record, overridden, ..
-        } = self.groups.get(group);
+        let Group { record, overridden, .. } = self.groups.get(group);
         let copied = namespaces.map(|namespace| {
             let sums = namespace.share_of(group).cloned();
             (namespace.name.clone(), sums)

@@ -63,10 +63,7 @@ impl Tables<'_> {
 
     fn check_namespaces(&self) -> Result<(), DecodeError> {
         let Namespaces { slab, by_name, .. } = self.namespaces;
-        check(
-            by_name.len() == slab.len() as usize,
-            "two namespaces of one name",
-        )?;
+        check(by_name.len() == slab.len() as usize, "two namespaces of one name")?;
         for (_, namespace) in slab.iter() {
             for (name, quota) in &namespace.quotas {
                 let record = &quota.record;
@@ -135,14 +132,8 @@ impl Tables<'_> {
         }
         let all = || self.namespaces.slab.iter().map(|(_, namespace)| namespace);
         check(
-            all()
-                .map(|namespace| namespace.pending.len())
-                .sum::<usize>()
-                == pending
-                && all()
-                    .map(|namespace| namespace.committed.len())
-                    .sum::<usize>()
-                    == committed,
+            all().map(|namespace| namespace.pending.len()).sum::<usize>() == pending
+                && all().map(|namespace| namespace.committed.len()).sum::<usize>() == committed,
             "a listed reservation that does not exist",
         )?;
         for (place, bearer) in self.bearers {
@@ -174,10 +165,7 @@ impl Tables<'_> {
                 };
                 let name = self.groups.get(parent).map(|parent| &parent.record.name);
                 let expected = group.record.spec.extensions.parent.as_ref();
-                check(
-                    name.is_some() && name == expected,
-                    "a parent that does not exist",
-                )?;
+                check(name.is_some() && name == expected, "a parent that does not exist")?;
                 at = parent;
             }
             above_all.extend(way);
@@ -224,10 +212,7 @@ impl Holders {
         check(held == pool.len() as usize, "a value that nothing holds")?;
         for (place, pooled) in pool.iter() {
             let holders = self.0.get(place as usize);
-            check(
-                holders == Some(&pooled.holders()),
-                "the number of objects with a value",
-            )?;
+            check(holders == Some(&pooled.holders()), "the number of objects with a value")?;
         }
         Ok(())
     }
@@ -238,18 +223,8 @@ impl Holders {
 /// # Errors
 /// Two things that must differ are the same.
 pub(super) fn check_derived(state: &State) -> Result<(), DecodeError> {
-    let State {
-        resources,
-        footprints,
-        objects,
-        reservations,
-        namespaces,
-        ..
-    } = state;
-    check(
-        resources.is_distinct() && footprints.is_distinct(),
-        "a value that is stored twice",
-    )?;
+    let State { resources, footprints, objects, reservations, namespaces, .. } = state;
+    check(resources.is_distinct() && footprints.is_distinct(), "a value that is stored twice")?;
     if objects.collisions > 0 {
         let mut keys = BTreeSet::new();
         for (_, object) in objects.slab.iter() {
@@ -257,18 +232,12 @@ pub(super) fn check_derived(state: &State) -> Result<(), DecodeError> {
             check(is_new, "two objects of one uid in a namespace")?;
         }
     }
-    check(
-        reservations.is_distinct(),
-        "two reservations for one object",
-    )?;
+    check(reservations.is_distinct(), "two reservations for one object")?;
     for (_, namespace) in namespaces.slab.iter() {
         check(!namespace.is_empty(), "a namespace without anything")?;
         let partial = namespace.chain.iter().filter(|link| link.partial.is_some());
         let partial: BTreeSet<u32> = partial.map(|link| link.group).collect();
-        check(
-            namespace.shares.keys().eq(&partial),
-            "the part of a namespace that a group counts",
-        )?;
+        check(namespace.shares.keys().eq(&partial), "the part of a namespace that a group counts")?;
     }
     Ok(())
 }

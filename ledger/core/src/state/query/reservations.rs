@@ -18,9 +18,7 @@ impl State {
     /// The first pending reservations of a namespace, as granted, in unspecified order.
     pub fn some_pending(&self, namespace: &str, most: usize) -> impl Iterator<Item = &Reservation> {
         let namespace = self.namespaces.find(namespace).into_iter();
-        let places = namespace
-            .flat_map(|namespace| &namespace.pending)
-            .take(most);
+        let places = namespace.flat_map(|namespace| &namespace.pending).take(most);
         places.map(|&place| &*self.reservations.get(place).reservation)
     }
 
@@ -47,9 +45,7 @@ impl State {
     /// A reservation in any state, as long as it is remembered.
     #[must_use]
     pub fn reservation(&self, namespace: &str, uid: &Uid) -> Option<ReservationView> {
-        self.reservations
-            .find(namespace, uid)
-            .map(|(_, tracked)| self.reservation_view(tracked))
+        self.reservations.find(namespace, uid).map(|(_, tracked)| self.reservation_view(tracked))
     }
 
     /// The same without the held amounts, which take the most work.
@@ -70,11 +66,7 @@ impl State {
         resource: &'a str,
         name: &'a str,
     ) -> impl Iterator<Item = &'a Tracked> {
-        self.reservations.pending_for(Target {
-            namespace,
-            resource,
-            name,
-        })
+        self.reservations.pending_for(Target { namespace, resource, name })
     }
 
     /// The reservation for an object, pending or not, without the held amounts.

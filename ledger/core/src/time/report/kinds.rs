@@ -27,11 +27,9 @@ const PODS: &str = "pods";
 /// The row of an object, if workloads have rows of their own.
 pub(super) fn workload(namespace: &Name, kind: &Name, name: &str, footprint: &Footprint) -> RowKey {
     match footprint.traits {
-        Traits::Template { .. } => RowKey::Workload {
-            namespace: namespace.clone(),
-            kind: kind.clone(),
-            name: name.into(),
-        },
+        Traits::Template { .. } => {
+            RowKey::Workload { namespace: namespace.clone(), kind: kind.clone(), name: name.into() }
+        }
         _ => RowKey::Kind(kind.clone()),
     }
 }
@@ -156,12 +154,7 @@ impl Kinds {
                 add(key, amounts, false);
             }
             for claim in state.claim_parts(namespace) {
-                let ClaimPart {
-                    reservation,
-                    is_pending,
-                    target,
-                    amounts,
-                } = claim;
+                let ClaimPart { reservation, is_pending, target, amounts } = claim;
                 let key = match self.by_workload {
                     true => workload(namespace, &reservation.resource, &reservation.name, target),
                     false => RowKey::Kind(reservation.resource.clone()),
@@ -214,10 +207,7 @@ struct Rest {
 impl Rest {
     fn of(state: &State, namespace: &str) -> Self {
         let [used, reserved] = state.sums_in(namespace);
-        Self {
-            used: used.clone(),
-            reserved: reserved.clone(),
-        }
+        Self { used: used.clone(), reserved: reserved.clone() }
     }
 
     fn take(&mut self, amounts: &ResourceList, is_pending: bool) {

@@ -119,19 +119,13 @@ impl Rows {
             cells: Vec::new(),
             places: Vec::new(),
             assignment: 1,
-            at: Moment {
-                time: period.from,
-                sequence: 0,
-            },
+            at: Moment { time: period.from, sequence: 0 },
         }
     }
 
     /// What follows is caused by this entry.
     pub(super) fn at(&mut self, entry: &Entry) {
-        self.at = Moment {
-            time: entry.time,
-            sequence: entry.sequence,
-        };
+        self.at = Moment { time: entry.time, sequence: entry.sequence };
     }
 
     /// Decides again for all namespaces where they count. `tracker` has what they count for.
@@ -218,9 +212,7 @@ impl Rows {
     }
 
     fn shows(&self, resource: &Name) -> bool {
-        self.resources
-            .as_ref()
-            .is_none_or(|some| some.contains(resource))
+        self.resources.as_ref().is_none_or(|some| some.contains(resource))
     }
 
     /// Replaces a part of a row.
@@ -265,11 +257,8 @@ impl Rows {
             return;
         };
         let asked = requested.iter().filter(|(_, amount)| amount.is_positive());
-        let asked: Vec<Name> = asked
-            .map(|(name, _)| name)
-            .filter(|name| self.shows(name))
-            .cloned()
-            .collect();
+        let asked: Vec<Name> =
+            asked.map(|(name, _)| name).filter(|name| self.shows(name)).cloned().collect();
         for resource in &asked {
             let total = self.total(resource);
             *counter(&mut self.cells[total]) += 1;
@@ -290,10 +279,7 @@ impl Rows {
         let mut cells: Vec<_> = self.cells.into_iter().map(Some).collect();
         let mut finish = |(key, row): (RowKey, Resources)| {
             let close = |(name, cell): (Name, usize)| Some((name, cells[cell].take()?.finish()));
-            Row {
-                key,
-                resources: row.into_iter().filter_map(close).collect(),
-            }
+            Row { key, resources: row.into_iter().filter_map(close).collect() }
         };
         let rows = self.rows.into_iter().map(&mut finish).collect();
         (rows, finish((RowKey::Total, self.total)))
@@ -312,16 +298,9 @@ fn cell(row: &mut Resources, cells: &mut Vec<Open>, resource: &Name, period: Per
 impl Open {
     fn new(period: Period) -> Self {
         let mut meter = Meter::new(period, Percentile::P95);
-        let begin = Moment {
-            time: period.from,
-            sequence: 0,
-        };
+        let begin = Moment { time: period.from, sequence: 0 };
         meter.set(begin, Some(Level::default()));
-        Self {
-            meter,
-            grants: 0,
-            denials: 0,
-        }
+        Self { meter, grants: 0, denials: 0 }
     }
 
     fn shift(&mut self, at: Moment, before: Option<&Level>, after: Option<&Level>) {
@@ -336,11 +315,7 @@ impl Open {
     }
 
     fn finish(self) -> Cell {
-        Cell {
-            measure: self.meter.finish(),
-            grants: self.grants,
-            denials: self.denials,
-        }
+        Cell { measure: self.meter.finish(), grants: self.grants, denials: self.denials }
     }
 }
 
@@ -369,10 +344,7 @@ impl Changes for Rows {
 impl Rows {
     /// Where a number counts now.
     fn place(&mut self, Key { subject, resource }: &Key) -> Place {
-        let mut place = Place {
-            assignment: self.assignment,
-            ..Place::default()
-        };
+        let mut place = Place { assignment: self.assignment, ..Place::default() };
         if !self.shows(resource) {
             return place;
         }

@@ -59,11 +59,7 @@ fn key(key: &RowKey) -> BTreeMap<String, Name> {
         RowKey::Group(name) => one("group", name),
         RowKey::Label { key, value } => one(&format!("label:{key}"), value),
         RowKey::Kind(kind) => one("kind", kind),
-        RowKey::Workload {
-            namespace,
-            kind,
-            name,
-        } => BTreeMap::from([
+        RowKey::Workload { namespace, kind, name } => BTreeMap::from([
             ("kind".to_owned(), kind.clone()),
             ("name".to_owned(), name.clone()),
             ("namespace".to_owned(), namespace.clone()),
@@ -78,11 +74,7 @@ fn resources(row: &Row, period: Period, has_denials: bool) -> BTreeMap<Name, Rep
 }
 
 fn resource(cell: &Cell, period: Period, has_denials: bool) -> ReportFigures {
-    let Cell {
-        measure,
-        grants,
-        denials,
-    } = cell;
+    let Cell { measure, grants, denials } = cell;
     let peak = measure.peak.as_ref();
     let reached = peak.filter(|peak| !peak.value.is_zero());
     let is_limited = measure.limited > 0;
@@ -94,10 +86,7 @@ fn resource(cell: &Cell, period: Period, has_denials: bool) -> ReportFigures {
         peak: peak.map(|peak| peak.value.clone()).unwrap_or_default(),
         peak_time: reached.map(|peak| peak.at.time),
         peak_sequence: reached.map(|peak| peak.at.sequence),
-        p95: measure
-            .percentile(Percentile::P95)
-            .cloned()
-            .unwrap_or_default(),
+        p95: measure.percentile(Percentile::P95).cloned().unwrap_or_default(),
         hard: last.and_then(|last| last.limit().cloned()),
         limit_hours: is_limited.then(|| unit_hours(&measure.hard).decimal()),
         time_full: is_limited.then(|| seconds(measure.full)),

@@ -54,11 +54,8 @@ impl State {
             };
             // All, none, some, or those up to some point.
             let mode = self.random() % 4;
-            let sectors: usize = inode
-                .pending
-                .iter()
-                .map(|(_, b)| b.len() / SECTOR_BYTES + 2)
-                .sum();
+            let sectors: usize =
+                inode.pending.iter().map(|(_, b)| b.len() / SECTOR_BYTES + 2).sum();
             let mut left = self.below(sectors + 1);
             let (mut some_lost, mut kept_behind_lost) = (false, false);
             for (offset, bytes) in std::mem::take(&mut inode.pending) {

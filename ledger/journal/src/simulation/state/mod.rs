@@ -148,9 +148,7 @@ impl State {
     pub(super) fn read(&mut self, inode: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.alive()?;
         let content = &self.inode(inode)?.content;
-        let start = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(content.len());
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
         let read = buffer.len().min(content.len() - start);
         buffer[..read].copy_from_slice(&content[start..start + read]);
         Ok(read)
@@ -211,15 +209,11 @@ impl State {
     }
 
     fn inode(&self, inode: u64) -> io::Result<&Inode> {
-        self.inodes
-            .get(&inode)
-            .ok_or_else(|| ErrorKind::NotFound.into())
+        self.inodes.get(&inode).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn inode_mut(&mut self, inode: u64) -> io::Result<&mut Inode> {
-        self.inodes
-            .get_mut(&inode)
-            .ok_or_else(|| ErrorKind::NotFound.into())
+        self.inodes.get_mut(&inode).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     pub(super) fn free(&self) -> u64 {
@@ -230,10 +224,7 @@ impl State {
     }
 
     pub(super) fn used(&self) -> u64 {
-        let files = self
-            .names
-            .values()
-            .filter_map(|inode| self.inodes.get(inode));
+        let files = self.names.values().filter_map(|inode| self.inodes.get(inode));
         files.map(|file| file.content.len() as u64).sum()
     }
 

@@ -82,11 +82,7 @@ impl State {
     pub(in crate::simulation) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.step()?;
         let inode = self.named(from)?;
-        self.change(NameChange::Rename(
-            from.to_path_buf(),
-            to.to_path_buf(),
-            inode,
-        ));
+        self.change(NameChange::Rename(from.to_path_buf(), to.to_path_buf(), inode));
         Ok(())
     }
 
@@ -136,11 +132,7 @@ impl State {
         let listed = children.map(|(path, inode)| {
             let file = self.inodes.get(inode);
             DirectoryEntry {
-                name: path
-                    .file_name()
-                    .unwrap_or_default()
-                    .to_string_lossy()
-                    .into_owned(),
+                name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 is_directory: file.is_none(),
                 length: file.map_or(0, |file| file.content.len() as u64),
             }

@@ -24,11 +24,7 @@ impl Pairs {
     /// Its only file.
     pub(super) fn listed(&self) -> DirectoryEntry {
         let bytes = self.now.values().map(|value| value.len() as u64).sum();
-        DirectoryEntry {
-            name: "db".to_owned(),
-            is_directory: false,
-            length: bytes,
-        }
+        DirectoryEntry { name: "db".to_owned(), is_directory: false, length: bytes }
     }
 
     /// Flips one bit of one value. sled would detect that on reading, or not open; here the value is simply wrong.

@@ -98,12 +98,7 @@ impl Member {
 
     /// Settles the append, which is in the log at its sequence.
     pub(super) fn settle(&mut self, now: Millis) {
-        let Some(Append {
-            message,
-            first_sent,
-            ..
-        }) = self.append.take()
-        else {
+        let Some(Append { message, first_sent, .. }) = self.append.take() else {
             return;
         };
         if std::mem::take(&mut self.was_refused) {
@@ -119,9 +114,7 @@ impl Member {
             Kind::Fence(batch) => {
                 self.role = Role::Leader;
                 self.actions.push(Action::Apply(batch));
-                self.actions.push(Action::Lead {
-                    epoch: message.epoch,
-                });
+                self.actions.push(Action::Lead { epoch: message.epoch });
             }
             Kind::Group(batch) => self.actions.push(Action::Committed(batch)),
             Kind::Handover { to } => {
@@ -180,9 +173,7 @@ impl Member {
         let leader = self.position.leader.as_ref();
         let is_named =
             leader.and_then(|leader| leader.handed_to.as_ref()) == Some(&self.identity.node);
-        let looked = self
-            .looked
-            .is_some_and(|at| at + 4 * self.settings.poll >= now);
+        let looked = self.looked.is_some_and(|at| at + 4 * self.settings.poll >= now);
         looked && (is_named || now >= self.last_contact + self.election_timeout())
     }
 

@@ -15,11 +15,7 @@ impl World {
         };
         let life = process.life;
         if let Err(job) = process.submit(job) {
-            let answer = Answer {
-                job,
-                said: Said::NotLeader,
-                basis: 0,
-            };
+            let answer = Answer { job, said: Said::NotLeader, basis: 0 };
             self.after(2, Event::Answer(answer));
             return Ok(());
         }
@@ -105,11 +101,7 @@ impl World {
         let op = client.op.clone().expect("there is one");
         let (request, attempts) = (client.number, client.attempts);
         let node = usize::try_from(self.random.below(NODES as u64)).unwrap();
-        let job = Job {
-            client: number,
-            number: request,
-            op,
-        };
+        let job = Job { client: number, number: request, op };
         let delay = self.delay();
         if !self.loses() {
             self.after(delay, Event::Request(node, job));

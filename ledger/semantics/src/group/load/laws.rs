@@ -35,9 +35,7 @@ impl LoadsMut for Tree {
 }
 
 fn pods(units: i64) -> ResourceList {
-    [(Name::from("pods"), Quantity::from_units(units))]
-        .into_iter()
-        .collect()
+    [(Name::from("pods"), Quantity::from_units(units))].into_iter().collect()
 }
 
 fn units(list: &ResourceList) -> i64 {
@@ -47,9 +45,8 @@ fn units(list: &ResourceList) -> i64 {
 impl Tree {
     /// The groups that count an object which these groups select, children first: parents have lower indexes.
     fn chain(&self, own: &[bool]) -> Vec<usize> {
-        let mut counts: Vec<bool> = (0..self.0.len())
-            .map(|place| own.get(place) == Some(&true))
-            .collect();
+        let mut counts: Vec<bool> =
+            (0..self.0.len()).map(|place| own.get(place) == Some(&true)).collect();
         for place in (0..self.0.len()).rev() {
             if let (true, Some(parent)) = (counts[place], self.0[place].parent) {
                 counts[parent] = true;

@@ -42,10 +42,7 @@ impl Groups {
 
     fn refuses(&mut self, name: &str, json: &str, error: &str) {
         let errors = self.set(name, json);
-        assert!(
-            errors.iter().any(|it| it.starts_with(error)),
-            "{name} {json}: {errors:?}"
-        );
+        assert!(errors.iter().any(|it| it.starts_with(error)), "{name} {json}: {errors:?}");
     }
 
     fn accepts(&mut self, name: &str, json: &str) {
@@ -99,11 +96,7 @@ fn guarantees_fit_into_every_limit_above_from_either_side() {
     groups.refuses("m", r#"{"parent":"p"}"#, PARENT);
     groups.accepts("c", &guaranteed(1, "m"));
     groups.accepts("m", r#"{"parent":"p"}"#);
-    groups.refuses(
-        "c",
-        &guaranteed(2, "m"),
-        error.split("[pods]").next().unwrap(),
-    );
+    groups.refuses("c", &guaranteed(2, "m"), error.split("[pods]").next().unwrap());
     // The guarantee of a group includes those of its children.
     groups.accepts("m", &guaranteed(1, "p"));
 }
@@ -111,28 +104,16 @@ fn guarantees_fit_into_every_limit_above_from_either_side() {
 #[test]
 fn only_a_group_with_children_may_select_nothing_and_only_one_without_may_count_in_part() {
     let mut groups = Groups::default();
-    groups.refuses(
-        "p",
-        r#"{"selector":{}}"#,
-        "spec.selector: Required value: must restrict",
-    );
+    groups.refuses("p", r#"{"selector":{}}"#, "spec.selector: Required value: must restrict");
     groups.accepts("a", r#"{"parent":"p"}"#);
     groups.accepts("p", r#"{"selector":{}}"#);
-    groups.refuses(
-        "p",
-        r#"{"quota":{"scopes":["BestEffort"]}}"#,
-        "spec.quota.scopes: Forbidden",
-    );
+    groups.refuses("p", r#"{"quota":{"scopes":["BestEffort"]}}"#, "spec.quota.scopes: Forbidden");
     groups.refuses(
         "p",
         r#"{"objects":{"matchLabels":{"a":"b"}}}"#,
         "metadata.annotations[quota-ledger.io/objects]",
     );
-    groups.refuses(
-        "p",
-        r#"{"each":true}"#,
-        "metadata.annotations[quota-ledger.io/each]",
-    );
+    groups.refuses("p", r#"{"each":true}"#, "metadata.annotations[quota-ledger.io/each]");
     groups.accepts("a", r#"{"parent":"p","quota":{"scopes":["BestEffort"]}}"#);
     groups.refuses("b", r#"{"parent":"a"}"#, PARENT);
 }

@@ -50,20 +50,14 @@ fn every_error_is_told_with_its_field() {
         "metadata.annotations[quota-ledger.io/parent]: Forbidden",
         "metadata.annotations[quota-ledger.io/guaranteed]: Forbidden",
     ] {
-        assert!(
-            errors.iter().any(|error| error.starts_with(expected)),
-            "{expected}\n{errors:#?}"
-        );
+        assert!(errors.iter().any(|error| error.starts_with(expected)), "{expected}\n{errors:#?}");
     }
 }
 
 #[test]
 fn fields_are_called_as_they_are_written() {
     for (field, typed) in [
-        (
-            "metadata.annotations[quota-ledger.io/guaranteed][pods]",
-            "guaranteed[pods]",
-        ),
+        ("metadata.annotations[quota-ledger.io/guaranteed][pods]", "guaranteed[pods]"),
         ("metadata.annotations[quota-ledger.io/parent]", "parent"),
         ("spec.quota.hard[pods]", "hard[pods]"),
         ("spec.selector.labels", "selector.labels"),

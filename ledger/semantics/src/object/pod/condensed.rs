@@ -54,10 +54,7 @@ impl Pod {
 impl Affinity {
     /// The shortest one that looks into other namespaces.
     fn elsewhere() -> Self {
-        let term = AffinityTerm {
-            namespace_selector: Some(Present),
-            ..AffinityTerm::default()
-        };
+        let term = AffinityTerm { namespace_selector: Some(Present), ..AffinityTerm::default() };
         Self {
             pod_affinity: AffinityTerms {
                 required_during_scheduling_ignored_during_execution: vec![term],

@@ -12,11 +12,7 @@ impl Pod {
     /// The time after which, strictly, only its existence counts, since its node is unlikely to come back: the deletion
     /// time plus the grace period once more. `None` for a pod that is not being deleted, and for one that has ended.
     pub fn lapse(&self) -> Option<Timestamp> {
-        if self.is_terminal() {
-            None
-        } else {
-            self.overdue_after()
-        }
+        if self.is_terminal() { None } else { self.overdue_after() }
     }
 
     pub(super) fn is_terminal(&self) -> bool {

@@ -12,9 +12,7 @@ impl Pod {
         }
         match &self.spec.resources {
             Some(pod_level) => !pod_level.ask_for_compute(),
-            None => !self
-                .containers()
-                .any(|container| container.resources.ask_for_compute()),
+            None => !self.containers().any(|container| container.resources.ask_for_compute()),
         }
     }
 }

@@ -47,11 +47,8 @@ impl Pod {
     }
 
     fn requested_unless_infeasible(&self, requested: &ResourceList) -> ResourceList {
-        let pending = self
-            .status
-            .conditions
-            .iter()
-            .find(|condition| condition.kind == "PodResizePending");
+        let pending =
+            self.status.conditions.iter().find(|condition| condition.kind == "PodResizePending");
         if pending.is_some_and(|condition| condition.reason == "Infeasible") {
             ResourceList::new()
         } else {

@@ -49,10 +49,7 @@ fn naive(containers: &[Plain], init: &[Plain], amount: fn(&Plain) -> Option<i64>
     let all = || containers.iter().chain(init);
     all().find_map(amount)?;
     let sidecars = |list: &[Plain]| -> i64 {
-        list.iter()
-            .filter(|container| container.sidecar)
-            .filter_map(amount)
-            .sum()
+        list.iter().filter(|container| container.sidecar).filter_map(amount).sum()
     };
     let running = containers.iter().filter_map(amount).sum::<i64>() + sidecars(init);
     let starting = (0..init.len()).map(|at| sidecars(&init[..at]) + amount(&init[at]).unwrap_or(0));
@@ -60,9 +57,7 @@ fn naive(containers: &[Plain], init: &[Plain], amount: fn(&Plain) -> Option<i64>
 }
 
 fn counted(pod: &Pod, name: &str) -> Option<i64> {
-    pod.resources(Timestamp::EPOCH)
-        .get(name)
-        .map(Quantity::milli_value)
+    pod.resources(Timestamp::EPOCH).get(name).map(Quantity::milli_value)
 }
 
 proptest! {

@@ -108,11 +108,8 @@ fn replace(total: &mut ResourceList, pod_level: &ResourceList) {
 /// unlike in [`ResourceList::max`].
 pub(super) fn raise(list: &mut ResourceList, other: &ResourceList) {
     let is_larger = |name: &Name, amount: &Quantity| list.get(name).is_none_or(|own| amount > own);
-    let larger = other
-        .iter()
-        .filter(|(name, amount)| is_larger(name, amount));
-    let larger: ResourceList = larger
-        .map(|(name, amount)| (name.clone(), amount.clone()))
-        .collect();
+    let larger = other.iter().filter(|(name, amount)| is_larger(name, amount));
+    let larger: ResourceList =
+        larger.map(|(name, amount)| (name.clone(), amount.clone())).collect();
     list.extend(larger);
 }

@@ -16,11 +16,7 @@ fn any_pod() -> impl Strategy<Value = Traits> {
 }
 
 fn scope<'s>(name: &'s str, operator: &'s str, values: &'s [Name]) -> Scope<'s> {
-    Scope {
-        name,
-        operator,
-        values,
-    }
+    Scope { name, operator, values }
 }
 
 proptest! {
@@ -61,9 +57,6 @@ fn every_fault_of_a_selector_is_told() {
     assert_eq!(broken.matches(&Traits::Plain), Ok(false));
 
     let long = [Name::from("a".repeat(64))];
-    let text = scope("PriorityClass", "In", &long)
-        .matches(&pod)
-        .unwrap_err()
-        .to_string();
+    let text = scope("PriorityClass", "In", &long).matches(&pod).unwrap_err().to_string();
     assert!(text.ends_with(": must be no more than 63 bytes"), "{text}");
 }

@@ -30,14 +30,8 @@ fn null_is_absent_and_unknown_fields_are_passed_over() {
 
 #[test]
 fn other_kinds_and_broken_fields_do_not_decode() {
-    for json in [
-        r#"{"kind":"Pod"}"#,
-        r#"{"apiVersion":"v2","kind":"ResourceQuota"}"#,
-    ] {
-        assert!(matches!(
-            Manifest::from_json(json.as_bytes()),
-            Err(DecodeError::OtherKind { .. })
-        ));
+    for json in [r#"{"kind":"Pod"}"#, r#"{"apiVersion":"v2","kind":"ResourceQuota"}"#] {
+        assert!(matches!(Manifest::from_json(json.as_bytes()), Err(DecodeError::OtherKind { .. })));
     }
     for json in [
         "",
@@ -49,10 +43,7 @@ fn other_kinds_and_broken_fields_do_not_decode() {
         r#"{"status":{"used":{"cpu":"x"}}}"#,
     ] {
         assert!(
-            matches!(
-                Manifest::from_json(json.as_bytes()),
-                Err(DecodeError::Json(_))
-            ),
+            matches!(Manifest::from_json(json.as_bytes()), Err(DecodeError::Json(_))),
             "{json}"
         );
     }
@@ -62,10 +53,7 @@ fn other_kinds_and_broken_fields_do_not_decode() {
         r#"{"spec":{"scopeSelector":{"matchExpressions":[["PriorityClass","In",["a"]]]}}}"#,
     ] {
         assert!(
-            matches!(
-                Manifest::from_json(json.as_bytes()),
-                Err(DecodeError::Shape(_))
-            ),
+            matches!(Manifest::from_json(json.as_bytes()), Err(DecodeError::Shape(_))),
             "{json}"
         );
     }
@@ -81,14 +69,8 @@ fn names_and_namespaces_are_needed_and_checked() {
             "metadata.namespace: Required value"
         ]
     );
-    let errors = metadata_errors(&format!(
-        r#"{{"name":"{}","namespace":"a.b"}}"#,
-        "a".repeat(254)
-    ));
-    assert!(
-        errors[0].ends_with("must be no more than 253 bytes"),
-        "{errors:?}"
-    );
+    let errors = metadata_errors(&format!(r#"{{"name":"{}","namespace":"a.b"}}"#, "a".repeat(254)));
+    assert!(errors[0].ends_with("must be no more than 253 bytes"), "{errors:?}");
     assert!(
         errors[1]
             .starts_with(r#"metadata.namespace: Invalid value: "a.b": a lowercase RFC 1123 label"#)
@@ -142,10 +124,8 @@ fn what_an_update_leaves_out_is_inherited_and_what_it_may_not_change_is_refused(
         ),
         r#"{"scopes":["BestEffort"]}"#,
     );
-    let mut new = manifest(
-        r#"{"name":"q","namespace":"a"}"#,
-        r#"{"scopes":["BestEffort","BestEffort"]}"#,
-    );
+    let mut new =
+        manifest(r#"{"name":"q","namespace":"a"}"#, r#"{"scopes":["BestEffort","BestEffort"]}"#);
     assert_eq!(
         messages(&validate_update(&new, &old)),
         [
@@ -196,9 +176,7 @@ fn a_status_without_a_version_is_refused_twice() {
 #[test]
 fn errors_about_long_lists_are_few_and_short() {
     let list = |item: &str, count: usize| vec![item; count].join(",");
-    let names: Vec<_> = (0..5_000)
-        .map(|number| format!(r#""hugepages-{number}":"1""#))
-        .collect();
+    let names: Vec<_> = (0..5_000).map(|number| format!(r#""hugepages-{number}":"1""#)).collect();
     let names = names.join(",");
     let selector =
         |expressions: String| format!(r#""scopeSelector":{{"matchExpressions":[{expressions}]}}"#);
@@ -206,29 +184,17 @@ fn errors_about_long_lists_are_few_and_short() {
     let expression =
         format!(r#"{{"scopeName":"PriorityClass","operator":"In","values":[{values}]}}"#);
     let one = selector(expression);
-    let many = selector(list(
-        r#"{"scopeName":"BestEffort","operator":"Exists"}"#,
-        100,
-    ));
+    let many = selector(list(r#"{"scopeName":"BestEffort","operator":"Exists"}"#, 100));
     let owners = list(r#"{"controller":true}"#, 50_000);
     for (metadata, spec) in [
+        ("{}".to_owned(), format!(r#"{{"scopes":[{}]}}"#, list(r#""a""#, 200_000))),
         (
             "{}".to_owned(),
-            format!(r#"{{"scopes":[{}]}}"#, list(r#""a""#, 200_000)),
-        ),
-        (
-            "{}".to_owned(),
-            format!(
-                r#"{{"scopes":[{}],"hard":{{{names}}}}}"#,
-                list(r#""BestEffort""#, 100)
-            ),
+            format!(r#"{{"scopes":[{}],"hard":{{{names}}}}}"#, list(r#""BestEffort""#, 100)),
         ),
         ("{}".to_owned(), format!(r#"{{{many},"hard":{{{names}}}}}"#)),
         ("{}".to_owned(), format!("{{{one}}}")),
-        (
-            format!(r#"{{"ownerReferences":[{owners}]}}"#),
-            "{}".to_owned(),
-        ),
+        (format!(r#"{{"ownerReferences":[{owners}]}}"#), "{}".to_owned()),
     ] {
         let errors = validate_create(&manifest(&metadata, &spec));
         let bytes: usize = messages(&errors).iter().map(String::len).sum();
@@ -236,10 +202,7 @@ fn errors_about_long_lists_are_few_and_short() {
     }
     // A cluster may have stored it. It is matched with each pod.
     let stored = manifest("{}", &format!("{{{one}}}"));
-    let spec = Spec {
-        selector: stored.spec.selector,
-        ..Spec::default()
-    };
+    let spec = Spec { selector: stored.spec.selector, ..Spec::default() };
     let pod = crate::object::Traits::Pod(crate::object::PodTraits::default());
     assert!(crate::quota::scopes::matches(&spec, &pod).is_err());
 }
@@ -249,12 +212,7 @@ fn bounded(metadata: &str, spec: &str) -> (usize, Vec<String>) {
     let errors = messages(&validate_create(&manifest(metadata, spec)));
     let bytes = errors.iter().map(String::len).sum();
     assert!(!errors.is_empty());
-    assert!(
-        errors.len() <= 100,
-        "{} errors: {:.200}",
-        errors.len(),
-        errors[0]
-    );
+    assert!(errors.len() <= 100, "{} errors: {:.200}", errors.len(), errors[0]);
     assert!(bytes <= 80 << 10, "{bytes} bytes: {:.200}", errors[0]);
     (bytes, errors)
 }
@@ -274,40 +232,20 @@ fn errors_are_bounded_whatever_is_wrong() {
     let list = |item: &str, count: usize| vec![item; count].join(",");
     let annotation = |key: &str, value: String| {
         let value = serde_json::to_string(&value).unwrap();
-        named(&format!(
-            r#""annotations":{{"quota-ledger.io/{key}":{value}}}"#
-        ))
+        named(&format!(r#""annotations":{{"quota-ledger.io/{key}":{value}}}"#))
     };
     let wrong = map(20_000, "-", r#""-1""#);
     for (metadata, spec) in [
-        (
-            named(&format!(r#""finalizers":[{}]"#, list(r#""""#, 20_000))),
-            "{}".to_owned(),
-        ),
-        (
-            named(&format!(r#""finalizers":[{}]"#, list(r#""""#, 900))),
-            "{}".to_owned(),
-        ),
+        (named(&format!(r#""finalizers":[{}]"#, list(r#""""#, 20_000))), "{}".to_owned()),
+        (named(&format!(r#""finalizers":[{}]"#, list(r#""""#, 900))), "{}".to_owned()),
         (named(&format!(r#""labels":{{{wrong}}}"#)), "{}".to_owned()),
+        (named(&format!(r#""labels":{{{}}}"#, map(900, "-", r#""-""#))), "{}".to_owned()),
+        (named(&format!(r#""annotations":{{{wrong}}}"#)), "{}".to_owned()),
         (
-            named(&format!(r#""labels":{{{}}}"#, map(900, "-", r#""-""#))),
+            named(&format!(r#""annotations":{{{}}}"#, map(20_000, "quota-ledger.io/x", r#""""#))),
             "{}".to_owned(),
         ),
-        (
-            named(&format!(r#""annotations":{{{wrong}}}"#)),
-            "{}".to_owned(),
-        ),
-        (
-            named(&format!(
-                r#""annotations":{{{}}}"#,
-                map(20_000, "quota-ledger.io/x", r#""""#)
-            )),
-            "{}".to_owned(),
-        ),
-        (
-            named(r#""labels":{}"#),
-            format!(r#"{{"hard":{{{wrong}}}}}"#),
-        ),
+        (named(r#""labels":{}"#), format!(r#"{{"hard":{{{wrong}}}}}"#)),
         (annotation("soft", format!("{{{wrong}}}")), "{}".to_owned()),
         (
             annotation(
@@ -316,10 +254,7 @@ fn errors_are_bounded_whatever_is_wrong() {
             ),
             "{}".to_owned(),
         ),
-        (
-            named(&format!(r#""ownerReferences":[{}]"#, list("{}", 1000))),
-            "{}".to_owned(),
-        ),
+        (named(&format!(r#""ownerReferences":[{}]"#, list("{}", 1000))), "{}".to_owned()),
     ] {
         bounded(&metadata, &spec);
     }
@@ -344,28 +279,16 @@ fn what_is_long_is_shown_in_part() {
     let long = "x".repeat(200_000);
     let quotes = "\\\"".repeat(50_000);
     for (metadata, spec) in [
-        (
-            format!(r#"{{"name":"{long}","namespace":"{quotes}"}}"#),
-            "{}".to_owned(),
-        ),
-        (
-            named(&format!(r#""labels":{{"{long}":"{long}"}}"#)),
-            "{}".to_owned(),
-        ),
+        (format!(r#"{{"name":"{long}","namespace":"{quotes}"}}"#), "{}".to_owned()),
+        (named(&format!(r#""labels":{{"{long}":"{long}"}}"#)), "{}".to_owned()),
         (
             named(&format!(
                 r#""annotations":{{"quota-ledger.io/{long}":"","quota-ledger.io/soft":"{{{quotes}"}}"#
             )),
             "{}".to_owned(),
         ),
-        (
-            named(&format!(r#""finalizers":["{long}","{quotes}"]"#)),
-            "{}".to_owned(),
-        ),
-        (
-            named(r#""labels":{}"#),
-            format!(r#"{{"hard":{{"{long}":"-1"}}}}"#),
-        ),
+        (named(&format!(r#""finalizers":["{long}","{quotes}"]"#)), "{}".to_owned()),
+        (named(r#""labels":{}"#), format!(r#"{{"hard":{{"{long}":"-1"}}}}"#)),
         (
             named(r#""labels":{}"#),
             format!(r#"{{"scopes":["{long}","BestEffort","NotBestEffort"]}}"#),
@@ -445,9 +368,7 @@ fn metadata_is_bounded_as_a_whole() {
 fn lists_of_metadata_have_so_many_items() {
     let finalizers = vec![r#""""#; 1001].join(",");
     let labels = map(1001, "-", r#""""#);
-    let metadata = named(&format!(
-        r#""finalizers":[{finalizers}],"labels":{{{labels}}}"#
-    ));
+    let metadata = named(&format!(r#""finalizers":[{finalizers}],"labels":{{{labels}}}"#));
     assert_eq!(
         metadata_errors(&metadata),
         [
@@ -461,10 +382,7 @@ fn lists_of_metadata_have_so_many_items() {
 #[test]
 fn what_is_checked_beforehand_is_told_alike() {
     let metadata = named(r#""resourceVersion":"5","finalizers":["x"],"labels":{"-":""}"#);
-    let new = manifest(
-        &metadata,
-        r#"{"hard":{"pods":"-1"},"scopes":["Terminating"]}"#,
-    );
+    let new = manifest(&metadata, r#"{"hard":{"pods":"-1"},"scopes":["Terminating"]}"#);
     let old = manifest(&named(r#""resourceVersion":"4","uid":"u""#), "{}");
     let checked = Checked::of(&new);
     let mut later = new.clone();

@@ -52,12 +52,7 @@ async fn answer(
         return answer;
     }
     let Some(target) = target(&world, path) else {
-        return status(
-            404,
-            "NotFound",
-            "the server could not find the requested resource",
-            0,
-        );
+        return status(404, "NotFound", "the server could not find the requested resource", 0);
     };
     let metadata_only = accept.contains("as=PartialObjectMetadata");
     if head.method == Method::GET {
@@ -114,25 +109,17 @@ fn write(world: &World, method: &Method, target: &Target, body: &Bytes) -> Respo
         return status(400, "BadRequest", "the body is no JSON", 0);
     };
     let namespace = match target.kind.namespaced && namespace.is_empty() {
-        true => object["metadata"]["namespace"]
-            .as_str()
-            .unwrap_or("default")
-            .to_owned(),
+        true => object["metadata"]["namespace"].as_str().unwrap_or("default").to_owned(),
         false => namespace.to_owned(),
     };
     if *method == Method::POST {
-        if let Some(prefix) = object["metadata"]["generateName"]
-            .as_str()
-            .map(str::to_owned)
+        if let Some(prefix) = object["metadata"]["generateName"].as_str().map(str::to_owned)
             && object["metadata"]["name"].is_null()
         {
             let revision = world.lock().revision;
             object["metadata"]["name"] = json!(format!("{prefix}{revision}"));
         }
-        let name = object["metadata"]["name"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = (kind.clone(), namespace.clone(), name);
         if world.lock().objects.contains_key(&key) {
             return status(409, "AlreadyExists", "there is an object by that name", 0);
@@ -232,10 +219,7 @@ fn list(
     if inner.cached.is_some() && version != Some("0") {
         return status(504, "Timeout", "etcd does not answer", 0);
     }
-    let limit = query
-        .get("limit")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
+    let limit = query.get("limit").and_then(|text| text.parse().ok()).unwrap_or(0);
     let (version, mut rest) = match query.get("continue").filter(|token| !token.is_empty()) {
         Some(token) => match inner.pages.get(token) {
             Some(page) => page.clone(),
@@ -245,9 +229,7 @@ fn list(
             let (revision, objects) = inner.visible();
             let kind = target.kind.name();
             let of_kind = (kind.clone(), String::new(), String::new())..;
-            let objects = objects
-                .range(of_kind)
-                .take_while(|((of, ..), _)| *of == kind);
+            let objects = objects.range(of_kind).take_while(|((of, ..), _)| *of == kind);
             let wanted = |object: &Arc<Stored>| {
                 let namespace = target.namespace.as_ref();
                 namespace.is_none_or(|namespace| object.namespace == *namespace)
@@ -275,14 +257,8 @@ fn list(
     };
     drop(inner);
     let (api_version, kind) = match metadata_only {
-        true => (
-            "meta.k8s.io/v1".to_owned(),
-            "PartialObjectMetadataList".to_owned(),
-        ),
-        false => (
-            target.kind.api_version(),
-            format!("{}List", target.kind.kind),
-        ),
+        true => ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadataList".to_owned()),
+        false => (target.kind.api_version(), format!("{}List", target.kind.kind)),
     };
     let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
     let mut text = format!(
@@ -302,10 +278,7 @@ fn list(
     if fault == Some(Fault::Cut) {
         let half = text.len() / 2;
         text.truncate(half);
-        let pieces = [
-            Ok(Bytes::from(text)),
-            Err(io::Error::other("cut as planned")),
-        ];
+        let pieces = [Ok(Bytes::from(text)), Err(io::Error::other("cut as planned"))];
         return Body::from_stream(futures::stream::iter(pieces)).into_response();
     }
     text_answer(200, text)
@@ -336,9 +309,7 @@ fn status(code: u16, reason: &str, message: &str, wait: u32) -> Response {
     });
     let mut response = text_answer(code, status.to_string());
     if wait > 0 {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, wait.into());
+        response.headers_mut().insert(header::RETRY_AFTER, wait.into());
     }
     response
 }

@@ -145,34 +145,19 @@ pub struct World {
 
 impl World {
     /// A cluster of a recent version, with the kinds that the ledger and the bridge know, and without objects of users.
-    #[expect(
-        clippy::new_without_default,
-        reason = "a new cluster is no default value"
-    )]
+    #[expect(clippy::new_without_default, reason = "a new cluster is no default value")]
     pub fn new() -> Self {
         let builtin = [
             ("", "v1", "pods", "Pod", true),
             ("", "v1", "services", "Service", true),
-            (
-                "",
-                "v1",
-                "persistentvolumeclaims",
-                "PersistentVolumeClaim",
-                true,
-            ),
+            ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
             ("", "v1", "resourcequotas", "ResourceQuota", true),
             ("", "v1", "configmaps", "ConfigMap", true),
             ("", "v1", "secrets", "Secret", true),
             ("", "v1", "namespaces", "Namespace", false),
             ("apps", "v1", "deployments", "Deployment", true),
             ("batch", "v1", "jobs", "Job", true),
-            (
-                "resource.k8s.io",
-                "v1",
-                "resourceclaims",
-                "ResourceClaim",
-                true,
-            ),
+            ("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", true),
             ("coordination.k8s.io", "v1", "leases", "Lease", true),
             ("", "v1", "secrets", "Secret", true),
             (
@@ -189,13 +174,7 @@ impl World {
                 "CustomResourceDefinition",
                 false,
             ),
-            (
-                "apiregistration.k8s.io",
-                "v1",
-                "apiservices",
-                "APIService",
-                false,
-            ),
+            ("apiregistration.k8s.io", "v1", "apiservices", "APIService", false),
         ];
         let kinds = builtin.map(|(group, version, plural, kind, namespaced)| Kind {
             group: group.to_owned(),
@@ -232,9 +211,7 @@ impl World {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
@@ -252,9 +229,7 @@ impl World {
     pub fn create(&self, kind: &str, namespace: &str, name: &str, mut object: Value) -> Value {
         object["metadata"]["name"] = json!(name);
         let text = self.put(kind, namespace, object);
-        text.map_or(Value::Null, |text| {
-            serde_json::from_str(&text).unwrap_or_default()
-        })
+        text.map_or(Value::Null, |text| serde_json::from_str(&text).unwrap_or_default())
     }
 
     /// Deletes an object, if it is there.
@@ -275,9 +250,7 @@ impl World {
     pub fn list(&self, kind: &str) -> Vec<Value> {
         let inner = self.lock();
         let objects = inner.objects.values().filter(|object| object.kind == kind);
-        objects
-            .filter_map(|object| serde_json::from_str(&object.text).ok())
-            .collect()
+        objects.filter_map(|object| serde_json::from_str(&object.text).ok()).collect()
     }
 
     /// The uids of all objects.
@@ -309,12 +282,7 @@ impl World {
 
     /// Plans faults of a kind (`*`: of all).
     pub fn plan(&self, kind: &str, request: Request, fault: Fault, times: usize) {
-        self.lock().faults.push(Planned {
-            kind: kind.to_owned(),
-            request,
-            fault,
-            times,
-        });
+        self.lock().faults.push(Planned { kind: kind.to_owned(), request, fault, times });
     }
 
     /// Whether planned faults have not all happened.
@@ -348,10 +316,7 @@ impl World {
     /// What etcd holds, to be restored.
     pub fn backup(&self) -> Backup {
         let inner = self.lock();
-        Backup {
-            revision: inner.revision,
-            objects: inner.objects.clone(),
-        }
+        Backup { revision: inner.revision, objects: inner.objects.clone() }
     }
 
     /// Restores a backup: versions go back.
@@ -464,11 +429,7 @@ impl Inner {
         };
         self.objects.insert(key, stored.clone());
         let text = stored.text.clone();
-        self.log.push(Logged {
-            revision: self.revision,
-            event,
-            object: stored,
-        });
+        self.log.push(Logged { revision: self.revision, event, object: stored });
         Ok(text)
     }
 
@@ -501,11 +462,7 @@ impl Inner {
             text: object.text.replacen(&version, &later, 1),
         });
         let text = deleted.text.clone();
-        self.log.push(Logged {
-            revision: self.revision,
-            event: "DELETED",
-            object: deleted,
-        });
+        self.log.push(Logged { revision: self.revision, event: "DELETED", object: deleted });
         if kind.starts_with("customresourcedefinitions.") {
             // Its objects go without a word, and its watches are cut.
             self.kinds.remove(name);

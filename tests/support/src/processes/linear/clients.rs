@@ -152,14 +152,7 @@ impl<'a> Client<'a> {
         let units = 1 + self.random.below(4).cast_signed();
         let body = reservation(&uid, units);
         let path = format!("/v1/namespaces/{}/reservations", name(namespace));
-        let answer = self.ask(
-            "POST",
-            &path,
-            &body,
-            namespace,
-            &uid,
-            Request::Reserve(units),
-        );
+        let answer = self.ask("POST", &path, &body, namespace, &uid, Request::Reserve(units));
         if answer == Some(Reply::Done) {
             self.yard.grants.fetch_add(1, Ordering::Relaxed);
             self.held.push((uid, namespace, units));
@@ -190,13 +183,8 @@ impl<'a> Client<'a> {
         uid: &str,
         request: Request,
     ) -> Option<Reply> {
-        let operation = |called, answer| Operation {
-            namespace,
-            uid: uid.to_owned(),
-            request,
-            called,
-            answer,
-        };
+        let operation =
+            |called, answer| Operation { namespace, uid: uid.to_owned(), request, called, answer };
         let first = self.yard.now();
         let deadline = Instant::now() + PATIENCE;
         let mut called = first;

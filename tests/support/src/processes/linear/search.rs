@@ -37,12 +37,7 @@ impl<'a> Search<'a> {
         // At the same moment calls come first, so that the two are concurrent.
         moments.sort_by_key(|(operation, (time, is_return))| (*time, *is_return, *operation));
         // The first entry is the head of the list.
-        let mut entries = vec![Entry {
-            operation: NONE,
-            returns: None,
-            before: NONE,
-            after: NONE,
-        }];
+        let mut entries = vec![Entry { operation: NONE, returns: None, before: NONE, after: NONE }];
         let mut calls = vec![0; operations.len()];
         for (operation, (_, is_return)) in moments {
             let place = entries.len();
@@ -51,31 +46,16 @@ impl<'a> Search<'a> {
                 _ => entries[calls[operation]].returns = Some(place),
             }
             entries[place - 1].after = place;
-            entries.push(Entry {
-                operation,
-                returns: None,
-                before: place - 1,
-                after: NONE,
-            });
+            entries.push(Entry { operation, returns: None, before: place - 1, after: NONE });
         }
-        Self {
-            operations,
-            hard,
-            entries,
-            ordered: vec![0; operations.len().div_ceil(64)],
-            held: 0,
-        }
+        Self { operations, hard, entries, ordered: vec![0; operations.len().div_ceil(64)], held: 0 }
     }
 
     /// What may be held after an operation. One that was never answered may not have happened, or been denied.
     fn choices(&self, operation: usize) -> Vec<i64> {
-        let Operation {
-            request, answer, ..
-        } = &self.operations[operation];
+        let Operation { request, answer, .. } = &self.operations[operation];
         match answer {
-            Some((_, reply)) => step(self.held, self.hard, *request, *reply)
-                .into_iter()
-                .collect(),
+            Some((_, reply)) => step(self.held, self.hard, *request, *reply).into_iter().collect(),
             None => {
                 let done = step(self.held, self.hard, *request, Reply::Done);
                 done.into_iter().chain([self.held]).collect()
@@ -88,12 +68,7 @@ impl<'a> Search<'a> {
         let mut path: Vec<(usize, i64, usize)> = Vec::new();
         let (mut at, mut choice) = (self.entries[0].after, 0);
         while self.entries[0].after != NONE {
-            let Entry {
-                operation,
-                returns,
-                after,
-                ..
-            } = self.entries[at];
+            let Entry { operation, returns, after, .. } = self.entries[at];
             if returns.is_none() {
                 // It has to be put in order before this, and cannot: what was done last was wrong.
                 let Some((last, held, tried)) = path.pop() else {

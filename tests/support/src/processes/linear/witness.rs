@@ -61,9 +61,7 @@ pub fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> Vec<Stri
             (found, answer) => wrong.push(format!("{operation:?}: {answer:?}, and {found:?}")),
         }
     }
-    let unasked = of_uid
-        .into_values()
-        .map(|entry| format!("nobody asked for {entry:?}"));
+    let unasked = of_uid.into_values().map(|entry| format!("nobody asked for {entry:?}"));
     wrong.extend(unasked);
     ordered.sort_by_key(|(place, ..)| *place);
     wrong.extend(replay(&ordered, hard));
@@ -74,10 +72,8 @@ pub fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> Vec<Stri
 /// The operations, and what the ledger says became of those that were not answered: they were carried out, at whatever
 /// time, or are left out. Many that may have happened or not leave a search too much to try.
 pub fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Operation> {
-    let done: BTreeSet<_> = entries
-        .iter()
-        .map(|entry| (entry.uid.as_str(), entry.kind as u8))
-        .collect();
+    let done: BTreeSet<_> =
+        entries.iter().map(|entry| (entry.uid.as_str(), entry.kind as u8)).collect();
     let resolved = operations.iter().filter_map(|operation| {
         let key = (operation.uid.as_str(), kind_of(operation.request) as u8);
         let answer = match operation.answer {
@@ -85,10 +81,7 @@ pub fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Operation> {
             None => return None,
             answer => answer,
         };
-        Some(Operation {
-            answer,
-            ..operation.clone()
-        })
+        Some(Operation { answer, ..operation.clone() })
     });
     resolved.collect()
 }

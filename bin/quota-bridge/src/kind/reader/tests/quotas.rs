@@ -16,9 +16,7 @@ fn a_quota_is_kept_but_for_what_changes_by_itself() {
     assert_eq!(line["object"]["kind"], "ResourceQuota");
     assert!(line["object"]["metadata"]["managedFields"].is_null());
     assert!(line["object"]["status"].is_null() && !alive.line.contains(&b'\n'));
-    let again = quota
-        .replace("\"7\"", "\"8\"")
-        .replace("{}}}", "{\"pods\":\"1\"}}}");
+    let again = quota.replace("\"7\"", "\"8\"").replace("{}}}", "{\"pods\":\"1\"}}}");
     let again = quotas.alive("MODIFIED", &again).unwrap();
     assert_eq!(again.fingerprint, alive.fingerprint);
     assert_eq!(
@@ -79,11 +77,7 @@ fn long_annotations_are_not_published() {
     let annotations = annotations().replace("SOFT", &soft);
     for (group, resource, kind) in [
         ("", "resourcequotas", "ResourceQuota"),
-        (
-            "quota.openshift.io",
-            "clusterresourcequotas",
-            "ClusterResourceQuota",
-        ),
+        ("quota.openshift.io", "clusterresourcequotas", "ClusterResourceQuota"),
         ("", "namespaces", "Namespace"),
     ] {
         let reader = reader(group, resource, kind);
@@ -95,18 +89,10 @@ fn long_annotations_are_not_published() {
         assert_eq!(kept["short"], "s", "{resource}");
         assert!(kept["long"].is_null(), "{resource}");
         let is_kept = resource != "namespaces";
-        assert_eq!(
-            kept["quota-ledger.io/soft"] == soft.as_str(),
-            is_kept,
-            "{resource}"
-        );
+        assert_eq!(kept["quota-ledger.io/soft"] == soft.as_str(), is_kept, "{resource}");
         assert!(alive.line.len() < 1024, "{resource}");
         let deleted = reader.deleted(&json).unwrap();
-        assert!(
-            deleted.line.len() < 256,
-            "{resource}: {}",
-            deleted.line.len()
-        );
+        assert!(deleted.line.len() < 256, "{resource}: {}", deleted.line.len());
     }
 }
 
@@ -114,31 +100,22 @@ fn long_annotations_are_not_published() {
 #[test]
 fn annotations_that_are_many_do_not_make_an_object_too_long() {
     let value = "\\u0001".repeat(250);
-    let many: Vec<_> = (0..1000)
-        .map(|number| format!(r#""a{number}":"{value}""#))
-        .collect();
+    let many: Vec<_> = (0..1000).map(|number| format!(r#""a{number}":"{value}""#)).collect();
     let json = format!(
         r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u","resourceVersion":"7","annotations":{{{}}}}},"spec":{{}}}}"#,
         many.join(",")
     );
-    for (resource, kind) in [
-        ("resourcequotas", "ResourceQuota"),
-        ("namespaces", "Namespace"),
-    ] {
+    for (resource, kind) in [("resourcequotas", "ResourceQuota"), ("namespaces", "Namespace")] {
         let alive = reader("", resource, kind).alive("ADDED", &json);
-        assert!(
-            alive.is_ok_and(|alive| alive.line.len() < 1024),
-            "{resource}"
-        );
+        assert!(alive.is_ok_and(|alive| alive.line.len() < 1024), "{resource}");
     }
 }
 
 /// Labels have no bound but that of the whole object. Those of a quota decide nothing.
 #[test]
 fn a_quota_with_too_much_metadata_is_published_without_it() {
-    let many: Vec<_> = (0..10_000)
-        .map(|number| format!(r#""{}{number}":"x""#, "l".repeat(100)))
-        .collect();
+    let many: Vec<_> =
+        (0..10_000).map(|number| format!(r#""{}{number}":"x""#, "l".repeat(100))).collect();
     let json = format!(
         r#"{{"metadata":{{"name":"q","namespace":"a","uid":"u","labels":{{{}}},
             "annotations":{{"quota-ledger.io/soft":"s","x":"y"}}}},"spec":{{"hard":{{"pods":"1"}}}}}}"#,
@@ -153,11 +130,7 @@ fn a_quota_with_too_much_metadata_is_published_without_it() {
 
 #[test]
 fn a_group_is_kept_as_a_quota_is() {
-    let groups = reader(
-        "quota.openshift.io",
-        "clusterresourcequotas",
-        "ClusterResourceQuota",
-    );
+    let groups = reader("quota.openshift.io", "clusterresourcequotas", "ClusterResourceQuota");
     let group = r#"{"metadata":{"name":"red","uid":"u","resourceVersion":"7","annotations":{"x":"y"},"managedFields":[{}]},
         "spec":{"selector":{"labels":{"matchLabels":{"team":"red"}}},"quota":{"hard":{"pods":"1","count/widgets.x":"2"}}},
         "status":{"total":{"used":{"pods":"1"}}}}"#;
@@ -172,10 +145,7 @@ fn a_group_is_kept_as_a_quota_is() {
         groups.alive("MODIFIED", &changed).unwrap().fingerprint
     };
     assert_eq!(of(r#""used":{"pods":"1"}"#, ""), alive.fingerprint);
-    assert_ne!(
-        of(r#""pods":"1","count"#, r#""pods":"2","count"#),
-        alive.fingerprint
-    );
+    assert_ne!(of(r#""pods":"1","count"#, r#""pods":"2","count"#), alive.fingerprint);
     assert_eq!(
         text(&groups.deleted(group).unwrap().line),
         r#"{"type":"DELETED","object":{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{"name":"red","uid":"u","resourceVersion":"7"}}}"#
@@ -233,14 +203,8 @@ fn a_spec_that_the_ledger_cannot_read_is_left_out() {
         ("resourcequotas", r#"{"hard":7}"#),
         ("resourcequotas", r#"{"hard":{"pods":"1"},"scopes":7}"#),
         ("clusterresourcequotas", "7"),
-        (
-            "clusterresourcequotas",
-            r#"{"selector":[7],"quota":{"hard":{"pods":"ten"}}}"#,
-        ),
-        (
-            "clusterresourcequotas",
-            r#"{"quota":{"hard":{"$serde_json::private::RawValue":"1"}}}"#,
-        ),
+        ("clusterresourcequotas", r#"{"selector":[7],"quota":{"hard":{"pods":"ten"}}}"#),
+        ("clusterresourcequotas", r#"{"quota":{"hard":{"$serde_json::private::RawValue":"1"}}}"#),
     ] {
         let (alive, published) = published_spec(resource, spec);
         assert_eq!(published, serde_json::json!({}), "{spec}");

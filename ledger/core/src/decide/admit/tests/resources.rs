@@ -15,10 +15,7 @@ fn wide(id: &str, from: usize, count: usize) -> Review {
 
 fn bounded(most: usize) -> World {
     let mut world = World::with_quota(&[("requests.cpu", "1000")]);
-    world.policy.bounds = Bounds {
-        resources_per_namespace: most,
-        ..Bounds::default()
-    };
+    world.policy.bounds = Bounds { resources_per_namespace: most, ..Bounds::default() };
     world
 }
 
@@ -50,10 +47,7 @@ fn pods_name_at_most_four_times_as_many_resources_as_the_bound() {
     world.admit(&wide("f", 1000, 500)).unwrap();
     let before = wide("d", 1000, 500).request.footprint.clone();
     let grown = of_another(update(wide("d", 1000, 500), Some(before), 1), |request| {
-        request
-            .footprint
-            .resources
-            .insert("requests.cpu".into(), Quantity::from_units(2));
+        request.footprint.resources.insert("requests.cpu".into(), Quantity::from_units(2));
     });
     world.admit(&grown).unwrap();
 

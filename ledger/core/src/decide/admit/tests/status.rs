@@ -5,11 +5,7 @@ use super::*;
 fn claim(id: &str, storage: &str) -> Review {
     let kind = GroupResource::new("", "persistentvolumeclaims");
     let json = format!(r#"{{"spec":{{"resources":{{"requests":{{"storage":"{storage}"}}}}}}}}"#);
-    create(
-        &kind,
-        Object::from_json(&kind, json.as_bytes()).unwrap(),
-        id,
-    )
+    create(&kind, Object::from_json(&kind, json.as_bytes()).unwrap(), id)
 }
 
 /// The claim has grown to so much, by its status.

@@ -67,13 +67,7 @@ fn an_update_behind_a_creation_is_held_until_it_is_observed_itself() {
 fn an_object_that_shrinks_and_grows_again_is_held_until_that_is_observed() {
     let mut world = World::with_quota(&[("requests.cpu", "30")]);
     world.see(&pod("a", "30"), 10);
-    assert!(
-        world
-            .admit(&changed("a", ["30", "10"], 10))
-            .unwrap()
-            .events
-            .is_empty()
-    );
+    assert!(world.admit(&changed("a", ["30", "10"], 10)).unwrap().events.is_empty());
     world.admit(&changed("a", ["10", "30"], 11)).unwrap();
     world.sees_full("10", 11, "10+20");
     world.sees_full("30", 12, "30+0");
@@ -96,10 +90,7 @@ fn a_workload_that_shrinks_and_grows_again_is_held_until_that_is_observed() {
         let before = deployment("web", 1, CORE).request.footprint.clone();
         update(deployment("web", 3, CORE), Some(before), version)
     };
-    assert!(
-        world.admit(&up(10)).unwrap().events.is_empty(),
-        "this version is observed"
-    );
+    assert!(world.admit(&up(10)).unwrap().events.is_empty(), "this version is observed");
     world.admit(&up(11)).unwrap();
     assert!(world.admit(&up(11)).unwrap().events.is_empty());
     world.see(&deployment("web", 1, CORE), 11);
@@ -153,10 +144,7 @@ fn what_a_later_review_relies_on_is_held_as_long_as_what_is_granted_then() {
     for retry in retries {
         let mut world = World::with_one_of_ten();
         world.admit(&changed("a", ["10", "20"], 10)).unwrap();
-        let asked_only = Review {
-            holds: false,
-            ..retry.clone()
-        };
+        let asked_only = Review { holds: false, ..retry.clone() };
         for (now, review, is_prolonged) in [
             (NOW, &retry, false),
             (later, &asked_only, false),

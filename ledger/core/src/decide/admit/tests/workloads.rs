@@ -15,10 +15,7 @@ fn replica(id: &str, cpu: &str) -> Review {
     if let Traits::Pod(pod) = request.footprint.traits {
         request.footprint.traits = Traits::Replica(pod);
     }
-    Review {
-        request: request.into(),
-        ..review
-    }
+    Review { request: request.into(), ..review }
 }
 
 #[test]
@@ -46,11 +43,7 @@ fn replicas_beyond_what_is_charged_need_room_of_their_own() {
     let mut world = World::with_quota(&[("requests.cpu", "4"), ("pods", "9")]);
     world.admit(&deployment("web", 2, CORE)).unwrap();
     for id in ["a", "b", "c"] {
-        assert_eq!(
-            world.admit(&replica(id, "1")).unwrap().events.len(),
-            1,
-            "{id} is held"
-        );
+        assert_eq!(world.admit(&replica(id, "1")).unwrap().events.len(), 1, "{id} is held");
     }
     assert_eq!(world.counted("requests.cpu"), "0+3");
     let denied = world.admit(&replica("forged", "100")).unwrap_err();
@@ -89,10 +82,7 @@ fn what_is_held_for_a_replica_cannot_be_made_to_hold_for_something_else() {
     let mut plain = Request::clone(&deployment("web", 2, CORE).request);
     plain.footprint.traits = Traits::Plain;
     plain.basis = Basis::Update { version: 0 };
-    let plain = Review {
-        request: plain.into(),
-        ..deployment("web", 2, CORE)
-    };
+    let plain = Review { request: plain.into(), ..deployment("web", 2, CORE) };
     assert!(world.admit(&plain).is_err());
     assert_eq!(world.counted("requests.cpu"), "0+2");
 }
@@ -122,33 +112,19 @@ fn a_workload_is_scaled_only_if_its_present_version_is_observed() {
     let unseen = world.admit(&scale("web", 1)).unwrap_err();
     assert!(unseen.contains("is not observed yet"), "{unseen}");
     world.admit(&deployment("web", 0, CORE)).unwrap();
-    assert!(
-        world.admit(&scale("web", 1)).is_err(),
-        "it may have been changed"
-    );
+    assert!(world.admit(&scale("web", 1)).is_err(), "it may have been changed");
     world.see(&deployment("web", 0, CORE), 0);
     let unknown = world.admit(&scale("web", 1)).unwrap_err();
-    assert!(
-        unknown.contains("its source gives no versions"),
-        "{unknown}"
-    );
+    assert!(unknown.contains("its source gives no versions"), "{unknown}");
     world.see(&deployment("web", 0, CORE), 1);
     let huge = deployment("web", 0, HUGE);
-    let changed = update(
-        huge.clone(),
-        Some(deployment("web", 0, CORE).request.footprint.clone()),
-        1,
-    );
+    let changed =
+        update(huge.clone(), Some(deployment("web", 0, CORE).request.footprint.clone()), 1);
     world.admit(&changed).unwrap();
     let later = of_another(scale("web", 4), |request| {
         request.basis = Basis::Update { version: 2 };
     });
-    assert!(
-        world
-            .admit(&later)
-            .unwrap_err()
-            .contains("is not observed yet")
-    );
+    assert!(world.admit(&later).unwrap_err().contains("is not observed yet"));
     world.see(&huge, 2);
     let denied = world.admit(&later).unwrap_err();
     assert!(denied.contains("requested: requests.cpu=40"), "{denied}");
@@ -213,25 +189,12 @@ fn what_others_reserve_under_the_uid_of_an_object_does_not_measure_it() {
     // An object that is not observed.
     let mut world = World::with_quota(&[("requests.cpu", "5")]);
     let by = Requester::holder("tenant");
-    let all = crate::decide::reserve(
-        &world.state,
-        NOW,
-        &by,
-        &pod("a", "5").request,
-        &world.policy,
-    );
+    let all = crate::decide::reserve(&world.state, NOW, &by, &pod("a", "5").request, &world.policy);
     WriteTransaction::new(&mut world.state, &mut world.open, NOW)
         .record(&Actor::named("tenant"), all.unwrap().events);
     let before = pod("a", "1").request.footprint.clone();
-    world
-        .admit(&update(pod("a", "5"), Some(before), 1))
-        .unwrap();
-    assert!(
-        world
-            .state
-            .pending_of("team", &uid("a"))
-            .is_some_and(|it| &*it.owner == "test")
-    );
+    world.admit(&update(pod("a", "5"), Some(before), 1)).unwrap();
+    assert!(world.state.pending_of("team", &uid("a")).is_some_and(|it| &*it.owner == "test"));
 }
 
 #[test]
@@ -242,10 +205,7 @@ fn a_template_has_to_specify_what_a_quota_on_cpu_demands() {
     let limited = r#"{"name":"c","resources":{"limits":{"cpu":"2"}}}"#;
     world.admit(&deployment("web", 2, limited)).unwrap();
     assert_eq!(world.counted("limits.cpu"), "0+4");
-    assert_eq!(
-        NOW.plus(Span::from_seconds(30)),
-        world.state.next_expiration().unwrap()
-    );
+    assert_eq!(NOW.plus(Span::from_seconds(30)), world.state.next_expiration().unwrap());
 }
 
 /// A tenant's reservation, unlike the webhook's, may say of an object whatever its principal likes.
@@ -275,19 +235,12 @@ fn a_pod_of_a_kind_that_is_no_longer_charged_is_listed_as_a_pod() {
         world.record(changed);
         world.see(&deployment("web", 1, CORE), 1);
         let begin = RelistBegin {
-            scope: RelistScope {
-                resource: "pods".into(),
-                namespace,
-                source: source.clone(),
-            },
+            scope: RelistScope { resource: "pods".into(), namespace, source: source.clone() },
             id: None,
             allow_empty: false,
         };
         world.record(crate::decide::begin_relist(&world.state, begin, false));
-        let listed = Sighting::Alive {
-            object: Box::new(observed(&pod("a", "1"), 1)),
-            quota: None,
-        };
+        let listed = Sighting::Alive { object: Box::new(observed(&pod("a", "1"), 1)), quota: None };
         world.record(crate::decide::replace(&world.state, &source, listed).unwrap());
         assert_eq!(world.counted("requests.cpu"), "2+0");
     }
@@ -297,13 +250,8 @@ fn a_pod_of_a_kind_that_is_no_longer_charged_is_listed_as_a_pod() {
 fn a_commit_is_returned_while_the_webhook_holds_for_the_same_object() {
     let mut world = World::with_quota(&[("requests.cpu", "9")]);
     let by = Requester::holder("tenant");
-    let reserved = crate::decide::reserve(
-        &world.state,
-        NOW,
-        &by,
-        &pod("a", "1").request,
-        &world.policy,
-    );
+    let reserved =
+        crate::decide::reserve(&world.state, NOW, &by, &pod("a", "1").request, &world.policy);
     let by_tenant = |world: &mut World, events: Vec<Event>| {
         WriteTransaction::new(&mut world.state, &mut world.open, NOW)
             .record(&Actor::named("tenant"), events);
@@ -313,9 +261,7 @@ fn a_commit_is_returned_while_the_webhook_holds_for_the_same_object() {
     let committed = crate::decide::commit(&world.state, &by, "team", &uid("a"), None, &bounds);
     by_tenant(&mut world, committed.unwrap());
     let before = pod("a", "1").request.footprint.clone();
-    world
-        .admit(&update(pod("a", "3"), Some(before), 1))
-        .unwrap();
+    world.admit(&update(pod("a", "3"), Some(before), 1)).unwrap();
     assert!(world.state.pending_of("team", &uid("a")).is_some());
     let returned = crate::decide::release(&world.state, &by, "team", &uid("a")).unwrap();
     assert!(matches!(&returned[..], [Event::ReservationReturned { .. }]));
@@ -337,11 +283,7 @@ fn all_relists_are_cut_off_by_a_change_of_the_charge_and_their_kinds_awaited() {
         source: source.clone(),
     };
     for resource in ["pods", "services"] {
-        let begin = RelistBegin {
-            scope: scope(resource),
-            id: None,
-            allow_empty: true,
-        };
+        let begin = RelistBegin { scope: scope(resource), id: None, allow_empty: true };
         world.record(crate::decide::begin_relist(&world.state, begin, false));
     }
     let finish = Finish {

@@ -20,14 +20,8 @@ fn wide(members: usize) -> World {
         ..LabelSelector::default()
     };
     let spec = Spec {
-        selector: Selector {
-            labels: Some(labels),
-            ..Selector::default()
-        },
-        quota: quota::Spec {
-            hard: amounts("1000000"),
-            ..quota::Spec::default()
-        },
+        selector: Selector { labels: Some(labels), ..Selector::default() },
+        quota: quota::Spec { hard: amounts("1000000"), ..quota::Spec::default() },
         extensions: Extensions::default(),
     };
     world.set("g", spec);
@@ -40,10 +34,7 @@ fn wide(members: usize) -> World {
             resource: "pods".into(),
             name: "wide".into(),
             version: 1,
-            footprint: Footprint {
-                resources: amounts("1"),
-                ..Footprint::default()
-            },
+            footprint: Footprint { resources: amounts("1"), ..Footprint::default() },
             lapse: None,
             ends_reservation: false,
         })));
@@ -60,10 +51,7 @@ fn neither_limits_nor_other_members_are_looked_at_while_the_state_is_held() {
     let held = work::of(|| page = Some(state.groups_page("", 500)));
     assert!(held <= 8, "{held} places for a page of groups");
     let held = work::of(|| members = state.group_members("g", "", SHOWN));
-    assert!(
-        held <= SHOWN as u64 + 8,
-        "{held} places for {SHOWN} members"
-    );
+    assert!(held <= SHOWN as u64 + 8, "{held} places for {SHOWN} members");
 
     // The numbers are computed afterwards, as of that moment.
     world.observe("team-000000", "late");
@@ -88,28 +76,14 @@ fn neither_limits_nor_other_members_are_looked_at_while_the_state_is_held() {
 fn pages_of_groups_are_bounded_by_their_limits_and_by_their_bytes() {
     let mut world = World::default();
     let values = (0..1000).map(|number| Name::from(format!("{number:063}")));
-    let wide = Requirement {
-        key: "team".into(),
-        operator: "In".into(),
-        values: values.collect(),
-    };
-    let labels = |match_expressions| LabelSelector {
-        match_expressions,
-        ..LabelSelector::default()
-    };
-    let amount = |number| {
-        (
-            format!("example.com/r{number}").into(),
-            "1".parse().unwrap(),
-        )
-    };
+    let wide = Requirement { key: "team".into(), operator: "In".into(), values: values.collect() };
+    let labels =
+        |match_expressions| LabelSelector { match_expressions, ..LabelSelector::default() };
+    let amount = |number| (format!("example.com/r{number}").into(), "1".parse().unwrap());
     for number in 0..50 {
         let selector = labels(vec![wide.clone()]);
         let spec = Spec {
-            selector: Selector {
-                labels: Some(selector),
-                ..Selector::default()
-            },
+            selector: Selector { labels: Some(selector), ..Selector::default() },
             ..Spec::default()
         };
         world.set(&format!("a-{number}"), spec);

@@ -28,13 +28,8 @@ pub(super) fn watch(
     request: Request,
     fault: Option<Fault>,
 ) -> Response {
-    let from: u64 = query
-        .get("resourceVersion")
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0);
-    let seconds = query
-        .get("timeoutSeconds")
-        .and_then(|text| text.parse().ok());
+    let from: u64 = query.get("resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let seconds = query.get("timeoutSeconds").and_then(|text| text.parse().ok());
     let (send, receive) = mpsc::channel::<Result<Bytes, io::Error>>(256);
     let watcher = Watcher {
         world: world.clone(),
@@ -101,9 +96,7 @@ impl Watcher {
             let (events, reached, said, is_cut, is_expired) = {
                 let inner = self.world.lock();
                 let (reached, _) = inner.visible();
-                let start = inner
-                    .log
-                    .partition_point(|logged| logged.revision <= self.position);
+                let start = inner.log.partition_point(|logged| logged.revision <= self.position);
                 let wanted = |logged: &&Logged| {
                     let namespace = self.target.namespace.as_ref();
                     logged.object.kind == self.target.kind.name()
@@ -172,8 +165,7 @@ impl Watcher {
                 self.event("ADDED", r#"{"metadata":{"name":7}}"#).await?;
                 continue;
             }
-            self.event("ADDED", &shown(object, self.metadata_only))
-                .await?;
+            self.event("ADDED", &shown(object, self.metadata_only)).await?;
         }
         self.position = revision;
         if self.fault == Some(Fault::Empty) {

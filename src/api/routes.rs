@@ -62,7 +62,7 @@ pub fn routes() -> Vec<Route<App>> {
     table().into_iter().map(rules::enforced).collect()
 }
 
-/// Routes of one path stand together.
+/// Routes of one path are adjacent.
 fn table() -> Vec<Route<App>> {
     vec![
         get("/", Authenticated, index).operation("index", &[(200, "Index")]).about("the paths"),

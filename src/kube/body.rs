@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     foreign_page::is_foreign_page, log_limiter::cut, request_headers::media_type,
-    unread::in_plain_words, whole_body::whole_body,
+    parse_errors::in_plain_words, whole_body::whole_body,
 };
 use quota_semantics::yaml;
 

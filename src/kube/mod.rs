@@ -37,7 +37,7 @@ mod patch;
 mod protobuf;
 mod read;
 mod remove;
-mod request;
+mod write_request;
 mod resource;
 mod reviews;
 mod routes;
@@ -65,7 +65,7 @@ use self::{changes::Changes, object::Object, resource::View, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
-    watches::{WatchLimits, Watches},
+    watch_slots::{WatchLimits, Watches},
     writer::Ledger,
 };
 

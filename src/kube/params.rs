@@ -9,7 +9,7 @@ use super::{
     field_selector::FieldSelector,
     status::{Failure, Result},
 };
-use crate::{fairness::BYTES_PER_AMOUNT, label_selector::LabelSelector, unread};
+use crate::{fairness::BYTES_PER_AMOUNT, label_selector::LabelSelector, parse_errors};
 
 /// Longer names of field managers are refused, as Kubernetes does.
 const MANAGER_MAX_BYTES: usize = 128;
@@ -59,7 +59,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
-        unread::query(&parts.uri).map_err(Failure::bad_request)
+        parse_errors::query(&parts.uri).map_err(Failure::bad_request)
     }
 }
 

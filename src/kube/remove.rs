@@ -20,7 +20,7 @@ use super::{
     page::Listing,
     params::Params,
     protobuf, read,
-    request::ATTEMPTS,
+    write_request::ATTEMPTS,
     resource::{Change, Key},
     scope::{Position, Scope},
     status::{Failure, Result},
@@ -29,7 +29,7 @@ use crate::{
     auth::Reader,
     clock::now,
     fairness::{Permit, Turn},
-    unread::in_plain_words,
+    parse_errors::in_plain_words,
     writer::For,
 };
 

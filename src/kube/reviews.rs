@@ -22,7 +22,7 @@ use crate::{
         Principal, Scope,
     },
     routes::{Route, Spec},
-    unread::in_plain_words,
+    parse_errors::in_plain_words,
 };
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";

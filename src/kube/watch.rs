@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     fairness::{BYTES_PER_AMOUNT, Permit, Turn},
-    watches::Slot,
+    watch_slots::Slot,
 };
 
 /// Default and maximum duration of a watch.

@@ -11,7 +11,7 @@ use super::{
     object::Object,
     params::{FieldValidation, PATCH_OPTIONS},
     patch::{self, Patch},
-    request::{ATTEMPTS, Managing, Request, generated},
+    write_request::{ATTEMPTS, Managing, Request, generated},
     resource::Key,
     status::{Failure, Result},
 };

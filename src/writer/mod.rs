@@ -8,13 +8,13 @@ mod inbox;
 mod job;
 mod ledger;
 mod linger;
-mod marks;
+mod digest_points;
 mod recent;
 mod replica;
 mod syncer;
 #[cfg(test)]
 mod tests;
-mod watermark;
+mod consumed;
 
 use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
@@ -31,10 +31,10 @@ use tokio::{
 
 pub(crate) use ledger::For;
 pub use ledger::Ledger;
-pub use marks::Marked;
+pub use digest_points::Marked;
 pub use recent::{Batch, Recent};
 pub use replica::{PendingDecisions, Replica};
-pub use watermark::{Required, Watermark};
+pub use consumed::{Required, Watermark};
 
 use self::{
     decider::{Batching, Decider},

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::{
     Ledger, Marked,
     inbox::{Gate, Inbox},
-    marks::Marks,
+    digest_points::Marks,
     syncer::Syncer,
 };
 use crate::metrics;

@@ -15,7 +15,7 @@ use crate::{
     args::{Config, Global, SetContext},
     failure::{Exit, Failure, Outcome},
     output::{Output, note, to_json},
-    replace::replace,
+    atomic_file::replace,
     table::Table,
 };
 

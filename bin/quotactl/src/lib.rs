@@ -27,7 +27,7 @@ mod output;
 mod problem;
 mod progress;
 mod push;
-mod replace;
+mod atomic_file;
 mod report;
 mod reservation;
 mod session;

@@ -11,7 +11,7 @@ use super::{
     args::{CreateToken, Token},
     failure::{Failure, Outcome},
     output::{Output, note, to_json},
-    replace::replace,
+    atomic_file::replace,
     session::Scope,
     table::Table,
 };

@@ -9,7 +9,7 @@
 //! stored nevertheless, so the reservation stays.
 
 mod plugin;
-mod seal;
+mod annotation_mac;
 mod wire;
 
 use std::{sync::Arc, time::Duration};
@@ -26,7 +26,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 pub(super) use plugin::Plugin;
-pub(super) use seal::{Hold, Seal};
+pub(super) use annotation_mac::{Hold, AnnotationKey};
 
 use self::wire::Event;
 use super::{Hook, USER_BYTES_MAX, actor, is_json, not_json};
@@ -111,7 +111,7 @@ impl Hook {
         let mut is_ours = false;
         let holds = sealed.filter_map(|text| {
             is_ours = true;
-            self.0.seal.open(text)
+            self.0.annotation_key.open(text)
         });
         let hold = holds.last();
         let Some(hold) = hold else {

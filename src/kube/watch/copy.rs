@@ -28,7 +28,7 @@ const AMOUNTS: usize = 10_000;
 /// The sums of the namespace of a single quota are copied for it alone.
 const SUMS: usize = 500;
 
-/// A member of a group costs as much as so many amounts to copy.
+/// A member of a group costs as much as this many amounts to copy.
 const MEMBER: usize = 5;
 
 /// What some changes are about.

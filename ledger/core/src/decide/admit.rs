@@ -15,7 +15,9 @@ use std::borrow::Cow;
 
 use super::{
     Basis, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
-    explain, names, names::needs_later, reserve, versions,
+    awaited_versions, explain,
+    name_conflicts::{self, needs_later},
+    reserve,
 };
 use crate::{
     event::{Event, Reservation, Sequence},
@@ -149,7 +151,7 @@ fn decide(
     if let Some(before) = unseen_before(state, request) {
         return grow_unseen(state, now, by, request, before, holds, policy);
     }
-    let case = names::case(state, by, request);
+    let case = name_conflicts::case(state, by, request);
     if request.basis != Basis::Create && case.before.is_none() {
         return Err(no_previous_version(state, &case, policy));
     }
@@ -228,7 +230,7 @@ fn settle(
         || case.is_new_workload()
         || case.holds_more(&limits)
         || needs_later(state, &case)
-        || versions::grows_unseen(state, case.request, held, &limits);
+        || awaited_versions::grows_unseen(state, case.request, held, &limits);
     let events = match case.pending {
         _ if !holds => Vec::new(),
         _ if counts => case.grant(state, now, policy.default_ttl, policy)?,

@@ -5,20 +5,20 @@
 
 mod admit;
 mod adopted_group;
-mod again;
+mod replay_request;
 mod bounds;
 mod case;
 mod charging;
 mod correct;
-mod due;
+mod expiry;
 mod explain;
 mod group;
 mod lifecycle;
-mod names;
+mod name_conflicts;
 mod namespaces;
 mod notice;
 mod observe;
-mod owner;
+mod requester;
 mod quota;
 mod refusal;
 mod relist;
@@ -26,22 +26,22 @@ mod request;
 mod reserve;
 mod room;
 mod unlimited;
-mod versions;
+mod awaited_versions;
 mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
-pub(crate) use again::{Deciding, Need, PastRequest, refused_by};
+pub(crate) use replay_request::{Deciding, Need, PastRequest, refused_by};
 pub use bounds::Bounds;
 pub(crate) use bounds::RELISTS_MAX;
 pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{ComparedRecord, Comparison, Repair, Repaired, compare, repair};
-pub use due::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long};
+pub use expiry::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };
-pub use owner::Requester;
+pub use requester::Requester;
 pub use quota::{
     Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,
     unless_adopted,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{adopted_group, charging::relieved, names, namespaces, quota::adopted_version, relist};
+use super::{adopted_group, charging::relieved, name_conflicts, namespaces, quota::adopted_version, relist};
 use crate::{
     event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
     state::State,
@@ -165,7 +165,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
             object.footprint = relieved(state, &object.namespace, &object.uid, footprint);
             object.ends_reservation = ends_reservation(state, &object);
             let adopted = quota.and_then(|quota| adopt(state, &object, &quota));
-            let named = names::settled(state, &object);
+            let named = name_conflicts::settled(state, &object);
             let replaced = Event::ObjectReplaced(object);
             Ok([replaced].into_iter().chain(adopted).chain(named).collect())
         }
@@ -216,7 +216,7 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
         quota.and_then(|quota| adopt(state, &object, quota))
     };
     let Some(recorded) = recorded else {
-        let named = names::settled(state, &object);
+        let named = name_conflicts::settled(state, &object);
         let more = adopted().into_iter().chain(named);
         return accepted(object, ends_reservation, more);
     };

@@ -8,8 +8,8 @@ use std::io::{self, Read, Write};
 
 use super::{
     Head, State,
-    bearers::{Bearers, ByPlace},
-    deadlines::Deadlines,
+    name_holders::{NameHolders, ByPlace},
+    override_ends::Deadlines,
     deleted::{Deleted, Uids},
     groups::{self, Group, Groups},
     namespaces::{Namespace, Namespaces},
@@ -20,7 +20,7 @@ use super::{
     relists::Relists,
     reservations::Reservations,
     slab::Slab,
-    tracked::Tracked,
+    tracked_reservation::Tracked,
 };
 use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
@@ -137,7 +137,7 @@ impl State {
             deadlines: Deadlines::default(),
             head,
             relists,
-            bearers: Bearers::from_places(bearers),
+            bearers: NameHolders::from_places(bearers),
             charging,
             object_labels,
             progress,

@@ -2,7 +2,7 @@
 
 use super::{
     State,
-    chain::Link,
+    group_path::Link,
     namespaces::{Claim, Namespace, QuotaState, growth},
     query,
     sums::{Parts, Sums},

@@ -4,8 +4,8 @@
 //! when it has to be recreated ([`tail`]), the checks of the servers ([`servers`]), appends and reads ([`Log`]), the
 //! task that drives one member ([`Driver`]), and the journal of a leader ([`ReplicatedJournal`]).
 
-mod bookmark_file;
-mod bookmarks;
+mod position_file;
+mod stored_position;
 mod clock;
 mod confirmations;
 mod driver;
@@ -15,7 +15,7 @@ pub mod servers;
 pub mod stream;
 pub mod tail;
 
-pub use bookmark_file::{BookmarkFile, BookmarkFileError};
+pub use position_file::{PositionFile, PositionFileError};
 pub use clock::{Clock, Offset, WallClock, since_boot, wall};
 pub use driver::{ApplyError, Driver, Ended, Handle, Host, Status};
 pub use journal::{BATCH_BYTES, PAYLOAD_MAX, ReplicatedJournal};

@@ -8,7 +8,7 @@ use quota_core::{
         self, FingerprintedRequest, Policy, QuotaChange, Refusal, Request, Requester, Review,
     },
     event::{Actor, Cursor, Event},
-    source::{self, Consumed, Item},
+    source::{self, Consumed, Observation},
     state::{Image, State},
     transaction::WriteTransaction,
 };
@@ -61,7 +61,7 @@ pub(crate) enum Errand {
     Reset(Name),
     Gap(u64, u64),
     Record {
-        items: Vec<Item>,
+        items: Vec<Observation>,
         consumed: Consumed,
     },
 }

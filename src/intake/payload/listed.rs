@@ -1,9 +1,10 @@
 //! Objects of a listing: each stands by itself, without a change type.
 
+use quota_core::decide::Sighting;
 use quota_semantics::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Content, Fault, Reader, plain, shape::read_object, wire::Change};
+use super::{Fault, Reader, plain, shape::read_object, wire::Change};
 
 /// The fields that distinguish a Kubernetes object from a plain one.
 #[derive(Deserialize)]
@@ -15,7 +16,7 @@ struct Fields {
 }
 
 /// Reads an existing object: a Kubernetes object, or the fields of a plain event.
-pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Content, Fault> {
+pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Option<Sighting>, Fault> {
     // Serde would accept a list as the fields in their order.
     if !text.trim_ascii_start().starts_with('{') {
         return Err(Fault::shape("it is no object"));
@@ -25,5 +26,5 @@ pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Conten
         return read_object(reader, Change::Alive, text, now);
     }
     let wire = serde_json::from_str(text)?;
-    plain::sighting(reader, Change::Alive, &wire).map(Content::Sighting)
+    plain::sighting(reader, Change::Alive, &wire).map(Some)
 }

@@ -1,6 +1,8 @@
 //! Turns events into entries, in one batch with the position of their source.
 
-use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
+pub use quota_core::source::{Consumed, Recorded};
+
+use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use quota_core::{
@@ -14,15 +16,12 @@ use quota_semantics::{Name, Timestamp};
 use super::{
     payload::{Incoming, Rejected, SIGHTING_MAX_BYTES},
     relist,
-    retry::until_decided,
 };
 use crate::{
     log_limiter::{LogLimiter, cut},
     metrics::{self, Source},
     writer::{DecisionContext, Ledger, Unavailable},
 };
-
-pub use quota_core::source::{Consumed, Recorded};
 
 /// A chunk is full at this size in bytes, so that its entries fit into one batch with entries of other jobs.
 const CHUNK_BYTES: usize = 2 * 1024 * 1024;
@@ -298,6 +297,26 @@ async fn record_pending(
         }
     }
     Ok(Done { recorded, incomplete })
+}
+
+/// First and longest wait before the next attempt.
+const WAITS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
+
+/// Retries until the writer decides.
+///
+/// # Errors
+/// [`Unavailable::Stopped`].
+pub(super) async fn until_decided<R, F: Future<Output = Result<R, Unavailable>>>(
+    attempt: impl Fn() -> F,
+) -> Result<R, Unavailable> {
+    let [mut wait, longest] = WAITS;
+    loop {
+        match attempt().await {
+            Err(Unavailable::Overloaded | Unavailable::DiskLow) => tokio::time::sleep(wait).await,
+            answer => return answer,
+        }
+        wait = (wait * 2).min(longest);
+    }
 }
 
 #[cfg(test)]

@@ -5,20 +5,13 @@
 //! parsed one by one on demand, so the memory does not grow with the number of events. An event that cannot be parsed
 //! yields a [`Rejected`] in its place, and parsing continues after it.
 
-mod bookmark;
 mod check;
-mod field;
-mod intern_cache;
 mod kinds;
 mod kubernetes;
-mod listed;
 mod plain;
-mod rejected;
-mod relist;
+mod progress;
 mod shape;
 mod split;
-mod text;
-mod watched;
 mod wire;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -36,7 +29,11 @@ use quota_semantics::{
 };
 
 pub(super) use self::check::SIGHTING_MAX_BYTES;
-use self::{field::Field, intern_cache::InternCache, kinds::Kind, split::Values};
+use self::{
+    kinds::{InternCache, Kind},
+    split::Values,
+    wire::Field,
+};
 use crate::log_limiter::cut;
 use crate::metrics::Rejection;
 
@@ -200,7 +197,7 @@ impl Reader {
     /// The error message, for people.
     pub fn read_listed(&self, text: &[u8], now: Timestamp) -> Result<Option<Listed>, String> {
         let text = std::str::from_utf8(text).map_err(Fault::from);
-        match text.and_then(|text| listed::read(self, text, now)) {
+        match text.and_then(|text| shape::read_listed(self, text, now)) {
             Ok(Some(Sighting::Alive { object, quota })) => Ok(Some(Listed { object, quota })),
             Ok(_) => Ok(None),
             Err(fault) => Err(fault.reason),
@@ -327,7 +324,7 @@ impl Events {
 
     /// The kind of a rejected event's object, if it can be determined with certainty.
     fn kind_of(&self, text: &[u8]) -> Option<Name> {
-        let kind = rejected::kind(&self.reader, self.change.is_some(), text)?;
+        let kind = kinds::of_rejected(&self.reader, self.change.is_some(), text)?;
         Some(kind.name.clone())
     }
 

@@ -1,13 +1,14 @@
-//! Determines the shape of an event, and reads it in that shape.
+//! Determines the shape of an event, or of an object of a listing, and reads it in that shape.
 
 use quota_core::{
     decide::{Bookmark, Relist, Sighting},
     source::Observation,
 };
 use quota_semantics::Timestamp;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
-    Fault, Reader, bookmark, kubernetes, plain, relist,
+    Fault, Reader, kubernetes, plain, progress,
     wire::{Change, Wire},
 };
 
@@ -61,14 +62,15 @@ fn event(
         "ADDED" | "MODIFIED" => Change::Alive,
         "DELETED" => Change::Deleted,
         "BOOKMARK" if wire.object.is_none() => {
-            return Ok(bookmark::read(reader, &wire)?.map(bookmark));
+            return Ok(progress::bookmark(reader, &wire)?.map(bookmark));
         }
         "BOOKMARK" => {
-            let end = |object| relist::bookmark(reader, wire.resource.as_ref(), &object);
+            let end =
+                |object| progress::end_of_initial_events(reader, wire.resource.as_ref(), &object);
             return Ok(wire.object.map(end).transpose()?.flatten().map(relist));
         }
-        "RELIST_BEGIN" => return Ok(Some(relist(relist::begin(reader, &wire)?))),
-        "RELIST_END" => return Ok(Some(relist(relist::end(reader, &wire)?))),
+        "RELIST_BEGIN" => return Ok(Some(relist(progress::begin(reader, &wire)?))),
+        "RELIST_END" => return Ok(Some(relist(progress::end(reader, &wire)?))),
         "ERROR" => return Err(Fault::shape("the watch ended with an error")),
         other => return Err(Fault::shape(format!("unknown type {other:?}"))),
     };
@@ -78,4 +80,31 @@ fn event(
         return Ok(sighting.map(Observation::Sighting));
     }
     Ok(Some(Observation::Sighting(plain::sighting(reader, change, &wire)?)))
+}
+
+/// The fields that distinguish a Kubernetes object from a plain one.
+#[derive(Deserialize)]
+struct Fields {
+    #[serde(rename = "apiVersion")]
+    api_version: Option<IgnoredAny>,
+    kind: Option<IgnoredAny>,
+    metadata: Option<IgnoredAny>,
+}
+
+/// Reads an object of a listing, which stands by itself: a Kubernetes object, or the fields of a plain event.
+pub(super) fn read_listed(
+    reader: &Reader,
+    text: &str,
+    now: Timestamp,
+) -> Result<Option<Sighting>, Fault> {
+    // Serde would accept a list as the fields in their order.
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Fault::shape("it is no object"));
+    }
+    let fields: Fields = serde_json::from_str(text)?;
+    if fields.api_version.is_some() || fields.kind.is_some() || fields.metadata.is_some() {
+        return read_object(reader, Change::Alive, text, now);
+    }
+    let wire = serde_json::from_str(text)?;
+    plain::sighting(reader, Change::Alive, &wire).map(Some)
 }

@@ -33,9 +33,8 @@ use bytes::Bytes;
 use http::{HeaderMap, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
-    decide::{self, Admitted, Basis, FingerprintedRequest, Refusal, Requester, Review},
-    event::{Actor, Event, Sequence},
-    state::State as LedgerState,
+    decide::{self, Refusal, Requester, Review},
+    event::{Actor, Sequence},
 };
 use quota_semantics::{
     Name,
@@ -194,7 +193,7 @@ fn log_undecided(reason: Reason, detail: &str) {
 
 /// The writer's decision on a review.
 struct Decided {
-    outcome: Result<Admitted, Refusal>,
+    outcome: Result<decide::Decision, Refusal>,
     /// The ledger's sequence after the entries of the decision.
     sequence: Sequence,
     /// The reservation for an object that is created.
@@ -311,7 +310,7 @@ impl Hook {
     ) -> Result<Decided, Problem> {
         let ledger = &self.0.ledger;
         if let Some(sequence) = self.unlimited(&review.request.namespace).await? {
-            return Ok(Decided { outcome: Ok(Admitted::default()), sequence, hold: None });
+            return Ok(Decided { outcome: Ok(decide::Decision::default()), sequence, hold: None });
         }
         // The digest is computed here, not on the decider thread, which all other jobs wait for; the review is freed
         // here, too.
@@ -328,20 +327,19 @@ impl Hook {
             let DecisionContext { transaction, policy, .. } = context;
             // The webhook's reservations belong to the webhook alone, whatever other rights its principal has.
             let by = Requester::holder(actor.principal.clone());
-            // Who repeats a review need not be who made the reservation: only the first answer bears its seal.
-            let (namespace, uid) = (&review.request.namespace, &review.request.uid);
-            let is_first = !decide::is_reserved(transaction.state(), namespace, uid);
-            let outcome =
-                decide::admit(transaction.state(), transaction.now(), &by, review, policy);
-            let events = outcome.as_ref().map(|admitted| admitted.events.clone());
+            let outcome = transaction.admit(&actor, &by, review, policy);
+            let head = transaction.state().head();
             if let (Err(refusal), Some(denials)) = (&outcome, &denials) {
-                denials.note(&actor, &review.request, refusal, transaction.state().head());
+                denials.note(&actor, &review.request, refusal, head);
             }
-            let sequence = transaction.record(&actor, events.unwrap_or_default());
-            let hold = outcome.as_ref().ok().filter(|_| review.holds && is_first);
-            let hold = hold
-                .and_then(|admitted| held(transaction.state(), &review.request, &admitted.events));
-            Some(Decided { outcome, sequence, hold })
+            // Only the first answer bears the seal of a reservation.
+            let entry = outcome.as_ref().ok().and_then(|admitted| admitted.revocable);
+            let hold = entry.map(|entry| Hold {
+                namespace: review.request.namespace.clone(),
+                uid: review.request.uid.clone(),
+                entry,
+            });
+            Some(Decided { outcome, sequence: head.sequence, hold })
         };
         let decided = ledger.decide_about(For::System, Arc::new(review), decision);
         decided.await?.ok_or_else(late)
@@ -400,16 +398,6 @@ pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
     let object = review.object.ok_or("the review's request has no object")?;
     let object = charging.read(&kind, object.get().as_bytes());
     object.map_err(|error| error.to_string())
-}
-
-/// The reservation for the creation of an object, if it can be released should the creation fail: no other request
-/// relies on it, since each creation has a uid of its own.
-fn held(state: &LedgerState, request: &FingerprintedRequest, events: &[Event]) -> Option<Hold> {
-    if request.basis != Basis::Create {
-        return None;
-    }
-    let entry = decide::revocable(state, events, &request.namespace, &request.uid)?;
-    Some(Hold { namespace: request.namespace.clone(), uid: request.uid.clone(), entry })
 }
 
 /// The API server, and the user on whose behalf it acts.

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use quota_core::{
-    decide::{Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Sighting, reserve},
+    decide::{Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Sighting},
     event::{Actor, Observed},
     source::{self, Observation},
     transaction::WriteTransaction,
@@ -233,12 +233,8 @@ impl Past {
         };
         let request = FingerprintedRequest::from(request(*object, ttl));
         let requester = Requester::holder(actor.principal.clone());
-        let reserved = reserve(transaction.state(), now, &requester, &request, &self.policy);
-        match reserved {
-            Ok(reserved) => {
-                transaction.record(&actor, reserved.events);
-                Ok(())
-            }
+        match transaction.reserve(&actor, &requester, &request, &self.policy) {
+            Ok(_) => Ok(()),
             Err(refusal) => Err(Refused { actor, request, refusal }),
         }
     }

@@ -14,11 +14,11 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
+    Basis, Decision, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester, case::Case,
     explain, names, names::needs_later, reserve, versions,
 };
 use crate::{
-    event::{Event, Reservation, Sequence},
+    event::{Event, Reservation},
     state::{self, Counted, ObjectView, Overlay, State, Tracked},
 };
 use quota_semantics::{
@@ -51,23 +51,6 @@ pub enum Measure {
     },
 }
 
-/// The result of an admission.
-#[derive(Clone, Debug, Default)]
-pub struct Admitted {
-    /// The events to record.
-    pub events: Vec<Event>,
-    /// The entry that granted the same request before.
-    pub replayed: Option<Sequence>,
-    /// The charged quotas, with the charged limits of each.
-    pub charged: Vec<CheckedQuota>,
-    /// The workload was scaled without a decision, since another workload is charged for its pods.
-    pub unmeasured: bool,
-    /// Notices about the request.
-    pub notices: Vec<Notice>,
-    /// Resources to warn of, since nothing limits them.
-    pub unlimited: Vec<Name>,
-}
-
 /// Decides whether an object may be stored, and reserves its growth until the object is observed.
 ///
 /// # Errors
@@ -78,10 +61,10 @@ pub fn admit(
     by: &Requester,
     review: &Review,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     match consider(state, now, by, review, policy) {
         // A status states what is there already. What cannot be held counts once it is observed.
-        Err(_) if review.request.subresource == "status" => Ok(Admitted::default()),
+        Err(_) if review.request.subresource == "status" => Ok(Decision::default()),
         considered => considered,
     }
 }
@@ -92,17 +75,17 @@ fn consider(
     by: &Requester,
     review: &Review,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let request = &*review.request.counted(state);
     if is_unlimited(state, &request.namespace, policy) {
-        return Ok(Admitted::default());
+        return Ok(Decision::default());
     }
     let footprint = match &review.measure {
         Measure::Given => None,
         Measure::Scaled { replicas } => match scaled(state, request, *replicas)? {
             Some(footprint) => Some(footprint),
             None => {
-                return Ok(Admitted { unmeasured: true, ..Admitted::default() });
+                return Ok(Decision { unmeasured: true, ..Decision::default() });
             }
         },
     };
@@ -129,16 +112,16 @@ fn decide(
     request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     match held_before(state, by, request) {
         Ok(None) => {}
         Ok(Some(granted)) => {
             let pending = Some(&*granted.reservation).filter(|_| granted.ended.is_none() && holds);
             let prolonged = pending.and_then(|pending| prolonged(pending, now, policy));
-            return Ok(Admitted {
+            return Ok(Decision {
                 events: prolonged.into_iter().collect(),
                 replayed: Some(granted.entry),
-                ..Admitted::default()
+                ..Decision::default()
             });
         }
         Err(Refusal::UidReused(_)) => {
@@ -193,7 +176,7 @@ fn reconsider(
     request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let request = FingerprintedRequest::from(Request {
         basis: Basis::Update { version: 0 },
         ..Request::clone(request)
@@ -208,7 +191,7 @@ fn settle(
     case: Case<'_>,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let Request { namespace, .. } = &**case.request;
     let bounds = &policy.bounds;
     bounds.check_reviewed(state, &case.overlay, namespace, &case.target.resources)?;
@@ -237,12 +220,12 @@ fn settle(
         }
         _ => Vec::new(),
     };
-    Ok(Admitted {
+    Ok(Decision {
         events,
         charged,
         notices: case.notices(limits, &charges),
         unlimited,
-        ..Admitted::default()
+        ..Decision::default()
     })
 }
 
@@ -280,7 +263,7 @@ fn grow_unseen(
     before: &Footprint,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let growth = request.footprint.resources.delta_over(&before.resources);
     let grows = |name: &Name, _: &Quantity| growth.get(name).is_some_and(Quantity::is_positive);
     let mut footprint = request.footprint.clone();
@@ -310,7 +293,7 @@ fn grow_unseen(
         FingerprintedRequest::from(Request { footprint, before: None, ..Request::clone(request) });
     let case = Case::of(state, by, &request, Overlay::default());
     if !needs_room && case.pending.is_none() {
-        return Ok(Admitted::default());
+        return Ok(Decision::default());
     }
     settle(state, now, case, holds, policy)
 }

@@ -49,8 +49,8 @@ use self::{
     skeleton::Skeleton,
 };
 use crate::{
-    api,
     auth::{Access::Role, Principal, Role::Reserve, Scope::Everywhere},
+    caller,
     clock::now,
     config::Period,
     foreign_page::refuse_foreign_page,
@@ -402,10 +402,10 @@ pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
 
 /// The API server, and the user on whose behalf it acts.
 fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Problem> {
-    let caller = api::actor(&parts.headers, Principal::actor_of(&parts.extensions))
+    let sender = caller::actor(&parts.headers, Principal::actor_of(&parts.extensions))
         .map_err(|problem| Problem::new(Reason::Malformed, problem.detail()))?;
     let user = Name::from(cut(user, USER_BYTES_MAX));
-    Ok(Arc::new(Actor { user: Some(user).filter(|user| !user.is_empty()), ..(*caller).clone() }))
+    Ok(Arc::new(Actor { user: Some(user).filter(|user| !user.is_empty()), ..(*sender).clone() }))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -20,7 +20,7 @@ use super::{
     caller,
     measure::{Operation, decided, limited, log_denied, measured},
     problem::{FieldProblem, Problem, Reason, at_most},
-    reservations::{Granted, LAGGING, granted, note, reserve, whole, write_fields, write_head},
+    reservations::{Granted, granted, note, reserve},
     reserve_request::{ReserveRequest, SharedNames},
 };
 use crate::{
@@ -28,6 +28,7 @@ use crate::{
     clock,
     fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     metrics::{self, AuthRefusal},
+    render::reservation::{LAGGING, whole, write_fields, write_head},
     writer::{DecisionContext, For},
 };
 

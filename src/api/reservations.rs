@@ -1,7 +1,5 @@
 //! Makes and reads reservations.
 
-mod body;
-
 use std::sync::Arc;
 
 use axum::{
@@ -37,12 +35,10 @@ use crate::{
     fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn, make_sized},
     log_limiter::{LogLimiter, shortened},
     metrics,
+    render::reservation::{item, whole, write},
     server::warn,
     writer::{DecisionContext, For},
 };
-
-pub(super) use body::{LAGGING, holder, whole, write_fields, write_head};
-use body::{item, write};
 
 /// The response for one reservation.
 pub(super) fn show(

@@ -157,7 +157,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> status::Result<Self> {
-        let actor = crate::api::actor(&parts.headers, Principal::actor_of(&parts.extensions));
+        let actor = crate::caller::actor(&parts.headers, Principal::actor_of(&parts.extensions));
         actor.map(Self).map_err(|problem| Failure::bad_request(problem.detail()))
     }
 }

@@ -1,8 +1,8 @@
 //! Starts the parts of the daemon, and stops them in order.
 
 mod ledger;
-pub(crate) mod routes;
 mod policy;
+pub(crate) mod routes;
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc};
 

@@ -7,7 +7,7 @@ use quota_core::{
     codec,
     decide::{self, FingerprintedRequest, Policy, Request},
     event::{Actor, Entry},
-    source::{self, Item},
+    source::{self, Observation},
     state::State,
     transaction::{OpenBatch, WriteTransaction},
 };
@@ -16,7 +16,7 @@ use quota_semantics::{
     admission::Charging,
     object::{GroupResource, NoContext},
 };
-use quotad::intake::payload::{Content, Reader};
+use quotad::intake::payload::Reader;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -194,8 +194,8 @@ fn observing(measured: fn(&mut dyn FnMut())) {
     let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
     let read = |number| reader.read(plain_event(number), Timestamp::EPOCH);
     let sightings =
-        (0..TIMES).flat_map(read).map(|event| match event.expect("it is read").content {
-            Content::Sighting(sighting) => Item::Sighting(sighting),
+        (0..TIMES).flat_map(read).map(|event| match event.expect("it is read").observation {
+            Some(sighting @ Observation::Sighting(_)) => sighting,
             other => panic!("no object: {other:?}"),
         });
     let mut items = Some(sightings.collect());

@@ -12,13 +12,14 @@ use quota_core::{
     codec,
     decide::{self, ComparedRecord, Comparison, Repair, Repaired, Verdict},
     event::Actor,
+    source::Observation,
     state::State,
     transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{Span, Timestamp, admission::Charging};
 use quotad::intake::{
     nats,
-    payload::{Content, Listed, Reader},
+    payload::{Listed, Reader},
 };
 
 /// Reads the input as a message. Its first line holds the headers, `NAME: VALUE`, separated by tabs; an HTTP body is a
@@ -46,7 +47,7 @@ pub fn run(data: &[u8]) {
                 line = rejected.line;
             }
             Ok(incoming) => {
-                let Content::Sighting(sighting) = incoming.content else {
+                let Some(Observation::Sighting(sighting)) = incoming.observation else {
                     continue;
                 };
                 if let Verdict::Accepted(events) = decide::observe(&state, sighting.clone()) {

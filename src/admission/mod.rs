@@ -13,9 +13,9 @@
 //! answer is 503 without `Retry-After`: the API server then applies the webhook's `failurePolicy` at once instead of
 //! calling again.
 
-mod response;
 pub mod audit;
 mod request;
+mod response;
 mod skeleton;
 mod wire;
 
@@ -33,9 +33,8 @@ use bytes::Bytes;
 use http::{HeaderMap, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
-    decide::{self, Admitted, Basis, FingerprintedRequest, Refusal, Requester, Review},
-    event::{Actor, Event, Sequence},
-    state::State as LedgerState,
+    decide::{self, Refusal, Requester, Review},
+    event::{Actor, Sequence},
 };
 use quota_semantics::{
     Name,
@@ -45,23 +44,23 @@ use quota_semantics::{
 use serde::Deserialize;
 
 use self::{
-    audit::{Hold, Plugin, AnnotationKey},
+    audit::{AnnotationKey, Hold, Plugin},
     request::{DecisionRequest, Fault},
     skeleton::Skeleton,
 };
 use crate::{
-    api,
     auth::{Access::Role, Principal, Role::Reserve, Scope::Everywhere},
+    caller,
     clock::now,
     config::Period,
     foreign_page::refuse_foreign_page,
     intake::sources::Sources,
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision, Operation},
+    parse_errors,
     problem::{Problem, Reason},
     request_headers::media_type,
     routes::{BodyLimit, Route, post},
-    parse_errors,
     whole_body::{is_not_kept, not_arrived},
     writer::{DecisionContext, For, Ledger, Unavailable},
 };
@@ -194,7 +193,7 @@ fn log_undecided(reason: Reason, detail: &str) {
 
 /// The writer's decision on a review.
 struct Decided {
-    outcome: Result<Admitted, Refusal>,
+    outcome: Result<decide::Decision, Refusal>,
     /// The ledger's sequence after the entries of the decision.
     sequence: Sequence,
     /// The reservation for an object that is created.
@@ -311,7 +310,7 @@ impl Hook {
     ) -> Result<Decided, Problem> {
         let ledger = &self.0.ledger;
         if let Some(sequence) = self.unlimited(&review.request.namespace).await? {
-            return Ok(Decided { outcome: Ok(Admitted::default()), sequence, hold: None });
+            return Ok(Decided { outcome: Ok(decide::Decision::default()), sequence, hold: None });
         }
         // The digest is computed here, not on the decider thread, which all other jobs wait for; the review is freed
         // here, too.
@@ -328,20 +327,19 @@ impl Hook {
             let DecisionContext { transaction, policy, .. } = context;
             // The webhook's reservations belong to the webhook alone, whatever other rights its principal has.
             let by = Requester::holder(actor.principal.clone());
-            // Who repeats a review need not be who made the reservation: only the first answer bears its MAC.
-            let (namespace, uid) = (&review.request.namespace, &review.request.uid);
-            let is_first = !decide::is_reserved(transaction.state(), namespace, uid);
-            let outcome =
-                decide::admit(transaction.state(), transaction.now(), &by, review, policy);
-            let events = outcome.as_ref().map(|admitted| admitted.events.clone());
+            let outcome = transaction.admit(&actor, &by, review, policy);
+            let head = transaction.state().head();
             if let (Err(refusal), Some(denials)) = (&outcome, &denials) {
-                denials.note(&actor, &review.request, refusal, transaction.state().head());
+                denials.note(&actor, &review.request, refusal, head);
             }
-            let sequence = transaction.record(&actor, events.unwrap_or_default());
-            let hold = outcome.as_ref().ok().filter(|_| review.holds && is_first);
-            let hold = hold
-                .and_then(|admitted| held(transaction.state(), &review.request, &admitted.events));
-            Some(Decided { outcome, sequence, hold })
+            // Only the first answer bears the MAC of a reservation.
+            let entry = outcome.as_ref().ok().and_then(|admitted| admitted.revocable);
+            let hold = entry.map(|entry| Hold {
+                namespace: review.request.namespace.clone(),
+                uid: review.request.uid.clone(),
+                entry,
+            });
+            Some(Decided { outcome, sequence: head.sequence, hold })
         };
         let decided = ledger.decide_about(For::System, Arc::new(review), decision);
         decided.await?.ok_or_else(late)
@@ -402,22 +400,12 @@ pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
     object.map_err(|error| error.to_string())
 }
 
-/// The reservation for the creation of an object, if it can be released should the creation fail: no other request
-/// relies on it, since each creation has a uid of its own.
-fn held(state: &LedgerState, request: &FingerprintedRequest, events: &[Event]) -> Option<Hold> {
-    if request.basis != Basis::Create {
-        return None;
-    }
-    let entry = decide::revocable(state, events, &request.namespace, &request.uid)?;
-    Some(Hold { namespace: request.namespace.clone(), uid: request.uid.clone(), entry })
-}
-
 /// The API server, and the user on whose behalf it acts.
 fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Problem> {
-    let caller = api::actor(&parts.headers, Principal::actor_of(&parts.extensions))
+    let sender = caller::actor(&parts.headers, Principal::actor_of(&parts.extensions))
         .map_err(|problem| Problem::new(Reason::Malformed, problem.detail()))?;
     let user = Name::from(cut(user, USER_BYTES_MAX));
-    Ok(Arc::new(Actor { user: Some(user).filter(|user| !user.is_empty()), ..(*caller).clone() }))
+    Ok(Arc::new(Actor { user: Some(user).filter(|user| !user.is_empty()), ..(*sender).clone() }))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

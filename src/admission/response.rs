@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::header;
-use quota_core::decide::{self, Admitted, Audience, Refusal};
+use quota_core::decide::{self, Audience, Refusal};
 use quota_semantics::{
     admission::{CheckedLimit, CheckedQuota, wrap_forbidden},
     object::GroupResource,
@@ -144,7 +144,7 @@ pub(super) fn decided(
     })
 }
 
-fn count(admitted: &Admitted) {
+fn count(admitted: &decide::Decision) {
     let decision = match admitted.replayed {
         Some(_) => Decision::Replayed,
         None => Decision::Granted,
@@ -169,7 +169,7 @@ fn annotate(annotations: &mut BTreeMap<&'static str, String>, quotas: &[CheckedQ
 }
 
 /// Warnings about limits that are close, among the limits that the request counts against.
-fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
+fn about_admitted(admitted: &decide::Decision, ratio: f64) -> Vec<String> {
     if admitted.unmeasured {
         let text =
             "the workload is not charged for its pods: they are checked when they are created";

@@ -50,7 +50,7 @@ const POD: &str = r#"{"metadata":{"name":"a","uid":"u-1"},"spec":{"containers":[
 fn ledger() -> (Ledger, Threads<Memory>) {
     let options = writer::Options { policy: Policy::default(), queue: 8, max_batch_entries: 8 };
     writer::start(
-        LedgerState::default(),
+        quota_core::state::State::default(),
         Memory::default(),
         Durable::NOTHING,
         Arc::new(Watermark::without_sources()),
@@ -148,7 +148,7 @@ async fn an_answer_is_small_whatever_the_notices_are() {
     let body = REVIEW.replace("OBJECT", POD);
     let review = wire::read(body.as_bytes()).unwrap();
     let decided = Decided {
-        outcome: Ok(Admitted { notices: notices(2000), ..Admitted::default() }),
+        outcome: Ok(decide::Decision { notices: notices(2000), ..decide::Decision::default() }),
         sequence: 1,
         hold: None,
     };

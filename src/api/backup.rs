@@ -23,7 +23,7 @@ use super::{
     problem::{Problem, Reason},
 };
 use crate::{
-    cluster::{STREAM_POSITION, BYTES, Cluster, FromNode},
+    cluster::{BYTES, Cluster, FromNode, STREAM_POSITION},
     log_limiter::LogLimiter,
     metrics,
 };

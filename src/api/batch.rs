@@ -8,7 +8,7 @@ use axum::{
 };
 use http::StatusCode;
 use quota_core::{
-    decide::{self, FingerprintedRequest, Requester},
+    decide::{FingerprintedRequest, Requester},
     event::Actor,
     state::Head,
 };
@@ -20,17 +20,15 @@ use super::{
     caller,
     measure::{Operation, decided, limited, log_denied, measured},
     problem::{FieldProblem, Problem, Reason, at_most},
-    reservations::{
-        Granted, LAGGING, grant, note, remembered, warnings, whole, write_fields, write_head,
-    },
+    reservations::{Granted, granted, note, reserve},
     reserve_request::{ReserveRequest, SharedNames},
 };
 use crate::{
     auth::{Principal, Role},
     clock,
-    denials::Denials,
     fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     metrics::{self, AuthRefusal},
+    render::reservation::{LAGGING, whole, write_fields, write_head},
     writer::{DecisionContext, For},
 };
 
@@ -58,7 +56,7 @@ type Items = Vec<Result<FingerprintedRequest, Problem>>;
 type Results = Vec<Result<Granted, Problem>>;
 
 /// `POST /v1/reservations:batch`
-pub(super) async fn reserve(
+pub(super) async fn create(
     State(app): State<App>,
     principal: Principal,
     Caller(actor): Caller,
@@ -171,11 +169,12 @@ async fn one_by_one(
             let decide_one = |request: &Result<FingerprintedRequest, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;
                 let by = caller::by(&actor, &principal, &request.namespace);
-                grant(&mut context.transaction, &policy, &actor, &by, request, denials.as_ref())
+                let transaction = &mut context.transaction;
+                Ok(reserve(transaction, &policy, &actor, &by, request, denials.as_ref()))
             };
             let some = requests.iter().skip(first).take(ITEMS_AT_ONCE);
-            let results: Results = some.map(decide_one).collect();
-            (results, context.transaction.state().head())
+            let decided: Vec<Result<_, Problem>> = some.map(decide_one).collect();
+            (decided, context.transaction.state().head())
         }
     };
     // At least one part: an answer without items also needs the position of the ledger.
@@ -183,8 +182,8 @@ async fn one_by_one(
     let decided = app.ledger.decide_each(&actor.principal, requests.clone(), parts);
     let parts = decided.await?;
     let head = parts.last().map(|(_, head)| *head).unwrap_or_default();
-    let results = parts.into_iter().flat_map(|(results, _)| results);
-    let results: Results = results.collect();
+    let decided = parts.into_iter().flat_map(|(decided, _)| decided);
+    let results: Results = decided.map(|decided| decided.and_then(granted)).collect();
     for (request, result) in requests.iter().zip(&results) {
         if let (Ok(request), Err(problem)) = (request, result) {
             log_denied(request, problem, head.sequence);
@@ -209,56 +208,35 @@ async fn together(
     let requests = Arc::new(requests);
     let principal = actor.principal.clone();
     let decide = move |context: &mut DecisionContext<'_>, requests: &Vec<FingerprintedRequest>| {
-        let results = all_or_none(context, &actor, &by, requests, denials.as_ref());
-        (results, context.transaction.state().head())
+        let transaction = &mut context.transaction;
+        let decided = transaction.reserve_all(&actor, &by, requests, context.policy);
+        let head = transaction.state().head();
+        match &decided {
+            Ok(decisions) => decisions.iter().for_each(|decision| note(&decision.notices)),
+            Err((index, refusal)) => {
+                if let (Some(denials), Some(request)) = (&denials, requests.get(*index)) {
+                    denials.note(&actor, request, refusal, head);
+                }
+            }
+        }
+        (decided, head)
     };
     let ledger = &app.ledger;
     let decision = ledger.decide_about(For::Principal(&principal), requests.clone(), decide);
-    let (results, head) = decision.await?;
-    match results {
-        Ok(results) => Ok((results, head)),
-        Err((index, problem)) => {
+    let (decided, head) = decision.await?;
+    match decided {
+        Ok(decisions) => {
+            let results = decisions.into_iter().map(|decision| granted(Ok(decision)));
+            Ok((results.collect(), head))
+        }
+        Err((index, refusal)) => {
+            let problem = Problem::from(refusal);
             if let Some(request) = requests.get(index) {
                 log_denied(request, &problem, head.sequence);
             }
             Err(problem.at(index).as_of(head))
         }
     }
-}
-
-fn all_or_none(
-    context: &mut DecisionContext<'_>,
-    actor: &Arc<Actor>,
-    by: &Requester,
-    requests: &[FingerprintedRequest],
-    denials: Option<&Denials>,
-) -> Result<Results, (usize, Problem)> {
-    let transaction = &mut context.transaction;
-    let all =
-        decide::reserve_all(transaction.state(), transaction.now(), by, requests, context.policy);
-    let all = all.map_err(|(index, refusal)| {
-        if let (Some(denials), Some(request)) = (denials, requests.get(index)) {
-            denials.note(actor, request, &refusal, transaction.state().head());
-        }
-        (index, Problem::from(refusal))
-    })?;
-    let mut outcomes = Vec::with_capacity(all.len());
-    for reserved in all {
-        outcomes.push((reserved.replayed, reserved.notices, reserved.unlimited));
-        transaction.record(actor, reserved.events);
-    }
-    for (_, notices, _) in &outcomes {
-        note(notices);
-    }
-    let mut results = Vec::with_capacity(requests.len());
-    for (request, (replayed, notices, unlimited)) in requests.iter().zip(outcomes) {
-        results.push(remembered(transaction.state(), request).map(|status| Granted {
-            status,
-            replayed,
-            warnings: warnings(&request.namespace, &notices, &unlimited),
-        }));
-    }
-    Ok(results)
 }
 
 /// How many amounts an outcome holds; a grant counts as few.
@@ -312,6 +290,7 @@ fn written(results: &Results, head: Head, lagging: bool, pause: impl Fn()) -> Ve
 #[cfg(test)]
 mod tests {
     use quota_core::{
+        decide,
         event::Reservation,
         state::{End, ReservationStatus},
     };

@@ -11,11 +11,14 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::Deserialize;
 
-use crate::{auth::Reader, fairness::Turn};
+use crate::{
+    auth::Reader,
+    fairness::Turn,
+    render::group::{Copied, MEMBERS_MAX},
+};
 
 use super::{
     App, Caller, answer,
-    groups::{Copied, MEMBERS_MAX},
     page::{self, Params, Target, token},
     past::{self, When},
     problem::{Problem, Reason},

@@ -28,13 +28,13 @@ use super::{
     page::{PageQuery, Params, Target, token},
     precondition,
     problem::{FieldProblem, Problem, Reason},
-    render::{self, ResourceQuota},
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{
     auth::Reader,
     fairness::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     label_selector::LabelSelector,
+    render::quota,
     server::warn,
     writer::{DecisionContext, For},
 };
@@ -123,7 +123,7 @@ fn set(
             checked.create(&manifest)
         }
         Some((record, entry)) => {
-            let stored = render::manifest(record, entry);
+            let stored = quota::manifest(record, entry);
             let subject = format!("quota {namespace}/{name}");
             let place = (Some(&namespace), &name);
             let repeats = || manifest.repeats(&stored);
@@ -145,7 +145,7 @@ fn set(
         namespace: namespace.clone(),
         name: name.clone(),
         fresh_uid: Uid::from_uuid(uuid::Uuid::new_v4().into_bytes()),
-        metadata: render::stored_metadata(&manifest.metadata),
+        metadata: quota::stored_metadata(&manifest.metadata),
         spec: manifest.spec,
         precondition,
     };
@@ -173,11 +173,17 @@ fn show(
     headers: Option<&HeaderMap>,
 ) -> Response {
     let view = copied.view();
-    let quota = ResourceQuota::of(&view, app.ledger.enforcement());
-    let tag = quota.tag();
+    let mut shown = quota::resource_quota(&view, app.ledger.enforcement());
+    // It changes when the quota is set anew and when its numbers change.
+    let status = serde_json::to_vec(&shown.status).unwrap_or_default();
+    let tag = precondition::tag(view.entry, &status);
     let mut response = match headers.is_some_and(|headers| precondition::has(headers, &tag)) {
         true => StatusCode::NOT_MODIFIED.into_response(),
-        false => answer::large(turn, &quota.as_of(head, app.lags())),
+        false => {
+            shown.as_of = Some(answer::as_of(head));
+            shown.lagging = app.lags();
+            answer::large(turn, &shown)
+        }
     };
     response.headers_mut().insert(header::ETAG, tag);
     response
@@ -320,7 +326,7 @@ fn amounts(view: &QuotasView) -> usize {
 }
 
 fn labels_of(view: &QuotaView) -> BTreeMap<String, String> {
-    render::manifest(&view.record, view.entry).metadata.labels
+    quota::manifest(&view.record, view.entry).metadata.labels
 }
 
 fn respond(
@@ -337,6 +343,6 @@ fn respond(
         .filter(|view| labels.is_empty() || labels.matches(&labels_of(view)))
         .collect();
     let items = views.iter();
-    let items = items.map(|view| ResourceQuota::of(view, app.ledger.enforcement()));
+    let items = items.map(|view| quota::resource_quota(view, app.ledger.enforcement()));
     answer::large(turn, &app.page_of(items.collect(), next, head))
 }

@@ -1,7 +1,5 @@
 //! Makes and reads reservations.
 
-mod body;
-
 use std::sync::Arc;
 
 use axum::{
@@ -11,7 +9,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
-    decide::{self, Audience, Notice, Policy, Requester},
+    decide::{self, Audience, Decision, FingerprintedRequest, Notice, Policy, Refusal, Requester},
     event::{Actor, Sequence},
     state::{self, Head, ReservationPlace, ReservationState, ReservationStatus, ReservationsView},
     transaction::WriteTransaction,
@@ -37,12 +35,10 @@ use crate::{
     fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Turn, make_sized},
     log_limiter::{LogLimiter, shortened},
     metrics,
+    render::reservation::{item, whole, write},
     server::warn,
     writer::{DecisionContext, For},
 };
-
-pub(super) use body::{LAGGING, holder, whole, write_fields, write_head};
-use body::{item, write};
 
 /// The response for one reservation.
 pub(super) fn show(
@@ -79,32 +75,33 @@ pub(super) struct Granted {
     pub(super) warnings: Vec<String>,
 }
 
-/// Grants a request in the transaction, or says why not.
-pub(super) fn grant(
+/// A decision as the answer tells it.
+pub(super) fn granted(decided: Result<Decision, Refusal>) -> Result<Granted, Problem> {
+    let Decision { status, replayed, notices, unlimited, .. } = decided?;
+    let status =
+        status.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))?;
+    let warnings = warnings(&status.reservation.namespace, &notices, &unlimited);
+    Ok(Granted { status, replayed: replayed.is_some(), warnings })
+}
+
+/// Decides a request, and notes for auditors what was decided, whether or not the caller still waits.
+pub(super) fn reserve(
     transaction: &mut WriteTransaction<'_>,
     policy: &Policy,
     actor: &Arc<Actor>,
     by: &Requester,
-    request: &decide::FingerprintedRequest,
+    request: &FingerprintedRequest,
     denials: Option<&Denials>,
-) -> Result<Granted, Problem> {
-    let reserved = decide::reserve(transaction.state(), transaction.now(), by, request, policy);
-    let reserved = reserved.inspect_err(|refusal| {
-        if let Some(denials) = denials {
+) -> Result<Decision, Refusal> {
+    let decided = transaction.reserve(actor, by, request, policy);
+    match (&decided, denials) {
+        (Ok(decision), _) => note(&decision.notices),
+        (Err(refusal), Some(denials)) => {
             denials.note(actor, request, refusal, transaction.state().head());
         }
-    })?;
-    transaction.record(actor, reserved.events);
-    note(&reserved.notices);
-    let status = match reserved.status {
-        Some(status) => status,
-        None => remembered(transaction.state(), request)?,
-    };
-    Ok(Granted {
-        status,
-        replayed: reserved.replayed,
-        warnings: warnings(&request.namespace, &reserved.notices, &reserved.unlimited),
-    })
+        (Err(_), None) => {}
+    }
+    decided
 }
 
 /// Warnings for the caller.
@@ -132,15 +129,6 @@ pub(super) fn note(notices: &[Notice]) {
     }
 }
 
-/// A reservation that was granted just now or by an earlier identical request.
-pub(super) fn remembered(
-    state: &state::State,
-    request: &decide::FingerprintedRequest,
-) -> Result<ReservationStatus, Problem> {
-    let status = state.reservation_status(&request.namespace, &request.uid);
-    status.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))
-}
-
 /// `POST /v1/namespaces/{namespace}/reservations`
 pub(super) async fn create(
     State(app): State<App>,
@@ -159,20 +147,14 @@ pub(super) async fn create(
         let denials = app.ledger.denials().cloned();
         let principal = actor.principal.clone();
         let decide = move |context: &mut DecisionContext<'_>, request: &_| {
-            let granted = grant(
-                &mut context.transaction,
-                context.policy,
-                &actor,
-                &by,
-                request,
-                denials.as_ref(),
-            );
-            (granted, context.transaction.state().head())
+            let DecisionContext { transaction, policy, .. } = context;
+            let decided = reserve(transaction, policy, &actor, &by, request, denials.as_ref());
+            (decided, transaction.state().head())
         };
         let ledger = &app.ledger;
         let decision = ledger.decide_about(For::Principal(&principal), request.clone(), decide);
-        let (granted, head) = decision.await?;
-        match granted {
+        let (decided, head) = decision.await?;
+        match granted(decided) {
             Ok(granted) => Ok((granted, head)),
             Err(problem) => {
                 log_denied(&request, &problem, head.sequence);
@@ -198,7 +180,7 @@ fn read(
     app: &App,
     text: &JsonText,
     namespace: &Name,
-) -> Result<Arc<decide::FingerprintedRequest>, Problem> {
+) -> Result<Arc<FingerprintedRequest>, Problem> {
     let request = text.read::<ReserveRequest<'_>>()?;
     let request = request.request(app, namespace, clock::now(), None)?;
     request.digest();

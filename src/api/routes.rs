@@ -128,7 +128,7 @@ fn table() -> Vec<Route<App>> {
         post("/v1/namespaces/{namespace}/reservations/{uid}/commit", Role(&[Reserve], Path), lifecycle::commit).idempotent()
             .operation("commit", &[(200, "Reservation")]).sends("CommitRequest")
 .body_may_be_left_out().about("200: the reservation"),
-        post("/v1/reservations:batch", Role(&[Reserve], Items), batch::reserve).idempotent()
+        post("/v1/reservations:batch", Role(&[Reserve], Items), batch::create).idempotent()
             .operation("reserveBatch", &[(200, "BatchAnswer")]).sends("BatchRequest").about("200: one result per item; atomic: all, or the first refusal"),
         post("/v1/namespaces/{namespace}/check", Role(&[Read, Reserve], Path), check::check).idempotent()
             .operation("check", &[(200, "Verdict")]).sends_as(JSON_OR_YAML, "ReserveRequest").about("200: whether it would fit; writes nothing; the body may be YAML"),

@@ -6,7 +6,7 @@ use quota_client::wire::{
     UsagePoint, UsageSummary,
 };
 use quota_core::{
-    event::{Entry, Sequence},
+    event::{Actor, Entry, Sequence},
     state,
     time::{
         self, Bucket, Buckets, Changes, Key, Level, Moment, Subject, Summary, Tracker, Values,
@@ -67,36 +67,14 @@ pub(super) async fn series(
         namespaces: Box::new(move |other| *other == *name),
         groups: None,
     };
-    let (begin, step) = (Series::begin(wanted, parts.clone()), parts.step.to_string());
-    let past = app.past.clone();
-    let make = move |series: Series, _: &state::State, _, turn: &Turn| {
-        let all = series.finish(&step)?;
+    let api = app.clone();
+    let make = move |all: Finished, step, turn: &Turn| {
         let points = all.points.into_iter().map(|point| {
             turn.pause();
-            let (mut resources, mut quotas) = (Vec::new(), Vec::<QuotaPoint>::new());
-            for (key, bucket) in point.figures {
-                match key.subject {
-                    Subject::Namespace(_) => resources.extend(sum(key.resource, &bucket)),
-                    Subject::Quota { name, .. } => {
-                        let Some(limit) = limit(key.resource, &bucket) else {
-                            continue;
-                        };
-                        match quotas.last_mut().filter(|quota| quota.name == name) {
-                            Some(quota) => quota.resources.push(limit),
-                            None => quotas.push(QuotaPoint { name, resources: vec![limit] }),
-                        }
-                    }
-                    Subject::Group(_) => {}
-                }
-            }
-            UsagePoint {
-                from: point.period.from,
-                to: point.period.to,
-                time: point.period.to,
-                sequence: point.sequence,
-                resources,
-                quotas,
-            }
+            let Point { period, sequence, .. } = point;
+            let (resources, quotas) = point.shown();
+            let (from, to) = (period.from, period.to);
+            UsagePoint { from, to, time: to, sequence, resources, quotas }
         });
         Ok(answer::large(
             turn,
@@ -106,12 +84,11 @@ pub(super) async fn series(
                 summary: all.summary,
                 step,
                 as_of: answer::as_of(head),
-                lagging: app.lags(),
+                lagging: api.lags(),
             },
         ))
     };
-    let permit = Permit::of_past(&actor.principal);
-    past.period(&permit, parts.period, begin, make).await?
+    folded(&app, &actor, parts, wanted, make).await
 }
 
 /// `GET /v1/groups/{name}/usage/history?from=TIME&to=TIME&step=DURATION`
@@ -135,26 +112,19 @@ pub(super) async fn of_group(
         namespaces: Box::new(|_| false),
         groups: Some(Box::new(move |other| *other == *name)),
     };
-    let (begin, step) = (Series::begin(wanted, parts.clone()), parts.step.to_string());
-    let past = app.past.clone();
-    let make = move |series: Series, _: &state::State, _, turn: &Turn| {
-        let all = series.finish(&step)?;
+    let api = app.clone();
+    let make = move |all: Finished, step, turn: &Turn| {
         if all.summary.is_empty() && !exists {
             let detail = format!("group {group} not found, neither now nor in this period");
             return Err(Problem::new(Reason::NotFound, detail));
         }
         let points = all.points.into_iter().map(|point| {
             turn.pause();
-            let limits = point.figures.into_iter();
-            GroupUsagePoint {
-                from: point.period.from,
-                to: point.period.to,
-                time: point.period.to,
-                sequence: point.sequence,
-                resources: limits
-                    .filter_map(|(key, bucket)| limit(key.resource, &bucket))
-                    .collect(),
-            }
+            let Point { period, sequence, .. } = point;
+            let (_, groups) = point.shown();
+            let (from, to) = (period.from, period.to);
+            let resources = groups.into_iter().flat_map(|group| group.resources).collect();
+            GroupUsagePoint { from, to, time: to, sequence, resources }
         });
         Ok(answer::large(
             turn,
@@ -164,12 +134,28 @@ pub(super) async fn of_group(
                 summary: all.summary,
                 step,
                 as_of: answer::as_of(head),
-                lagging: app.lags(),
+                lagging: api.lags(),
             },
         ))
     };
+    folded(&app, &actor, parts, wanted, make).await
+}
+
+/// Folds a period, and makes an answer of the numbers of its parts and of the length of each.
+async fn folded(
+    app: &App,
+    actor: &Actor,
+    parts: Parts,
+    wanted: Wanted,
+    make: impl FnOnce(Finished, String, &Turn) -> Result<Response, Problem> + Send + 'static,
+) -> Result<Response, Problem> {
+    let (period, step) = (parts.period, parts.step.to_string());
+    let make = move |series: Series, _: &state::State, _, turn: &Turn| {
+        let all = series.finish(&step)?;
+        make(all, step, turn)
+    };
     let permit = Permit::of_past(&actor.principal);
-    past.period(&permit, parts.period, begin, make).await?
+    app.past.period(&permit, period, Series::begin(wanted, parts), make).await?
 }
 
 impl SeriesQuery {
@@ -249,6 +235,30 @@ struct Point {
     period: time::Period,
     sequence: Sequence,
     figures: Vec<(Key, Bucket)>,
+}
+
+impl Point {
+    /// The sums of a namespace, and the limits of its quotas or of a group.
+    fn shown(self) -> (Vec<SumPoint>, Vec<QuotaPoint>) {
+        let (mut sums, mut limits) = (Vec::new(), Vec::<QuotaPoint>::new());
+        for (key, bucket) in self.figures {
+            let name = match key.subject {
+                Subject::Namespace(_) => {
+                    sums.extend(sum(key.resource, &bucket));
+                    continue;
+                }
+                Subject::Quota { name, .. } | Subject::Group(name) => name,
+            };
+            let Some(limit) = limit(key.resource, &bucket) else {
+                continue;
+            };
+            match limits.last_mut().filter(|last| last.name == name) {
+                Some(last) => last.resources.push(limit),
+                None => limits.push(QuotaPoint { name, resources: vec![limit] }),
+            }
+        }
+        (sums, limits)
+    }
 }
 
 impl Series {

@@ -18,7 +18,7 @@ use http::HeaderName;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use quota_journal::{
-    BASE, BackedUp, DIRECTORIES, Durable, LOCK, Offline, Reader as _, ANCHOR,
+    ANCHOR, BASE, BackedUp, DIRECTORIES, Durable, LOCK, Offline, Reader as _,
     disk::{Disk, Lock, RealDisk},
 };
 use quota_replication::jetstream::PositionFile;

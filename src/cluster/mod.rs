@@ -28,13 +28,13 @@ use async_nats::Client;
 use futures::future::{FutureExt as _, join_all};
 use parking_lot::Mutex;
 use quota_journal::{FileJournal, FileReader};
-use quota_replication::jetstream::{PositionFile, Handle, Names, Offset, stream};
+use quota_replication::jetstream::{Handle, Names, Offset, PositionFile, stream};
 use quota_replication::protocol::{Identity, LedgerId, NodeName, Role};
 use quota_service::health::Health;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use join::{STREAM_POSITION, BYTES, before_opening};
+pub(crate) use join::{BYTES, STREAM_POSITION, before_opening};
 pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::anyhow;
 use quota_journal::{Durable, StoredBatch};
-use quota_replication::jetstream::{ApplyError, PositionFileError, Driver, Ended, Host, stream};
+use quota_replication::jetstream::{ApplyError, Driver, Ended, Host, PositionFileError, stream};
 use quota_replication::protocol::{Position, Settings};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

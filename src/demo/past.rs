@@ -7,16 +7,16 @@ use std::{
 
 use bytes::Bytes;
 use quota_core::{
-    decide::{Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Sighting, reserve},
+    decide::{Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Sighting},
     event::{Actor, Observed},
-    source::{self, Item},
+    source::{self, Observation},
     transaction::WriteTransaction,
 };
 use quota_semantics::{Name, Span, Timestamp, object::GroupResource};
 use serde_json::{Value, json};
 
 use super::world::{self, Pattern, World};
-use crate::intake::payload::{Content, Reader};
+use crate::intake::payload::Reader;
 
 /// How long the past is.
 const DAYS: u64 = 8;
@@ -233,12 +233,8 @@ impl Past {
         };
         let request = FingerprintedRequest::from(request(*object, ttl));
         let requester = Requester::holder(actor.principal.clone());
-        let reserved = reserve(transaction.state(), now, &requester, &request, &self.policy);
-        match reserved {
-            Ok(reserved) => {
-                transaction.record(&actor, reserved.events);
-                Ok(())
-            }
+        match transaction.reserve(&actor, &requester, &request, &self.policy) {
+            Ok(_) => Ok(()),
             Err(refusal) => Err(Refused { actor, request, refusal }),
         }
     }
@@ -246,7 +242,7 @@ impl Past {
     /// Records a report of the bridge.
     fn report(&mut self, transaction: &mut WriteTransaction<'_>, change: &str, object: &Value) {
         let sighting = self.sighting(change, object, transaction.now());
-        let items = sighting.map(Item::Sighting).into_iter().collect();
+        let items = sighting.map(Observation::Sighting).into_iter().collect();
         source::record(transaction, &self.bridge, items, 0, None);
     }
 
@@ -257,8 +253,8 @@ impl Past {
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let event = json!({"type": change, "object": object}).to_string();
         let read = self.reader.read(Bytes::from(event), now).next()?.ok()?;
-        match read.content {
-            Content::Sighting(sighting) => Some(sighting),
+        match read.observation {
+            Some(Observation::Sighting(sighting)) => Some(sighting),
             _ => None,
         }
     }

@@ -14,6 +14,7 @@ use quota_core::{
     codec,
     decide::{self, Basis, Policy, Request, Requester, Verdict},
     event::{Actor, Entry},
+    source::Observation,
     state::{Head, State},
     time::{Period, report::Entries},
     transaction::{OpenBatch, WriteTransaction},
@@ -106,7 +107,7 @@ impl Recorded {
         WriteTransaction::new(&mut self.state, &mut open, now).record(&actor, due);
         for line in lines {
             for event in understood.read(Bytes::copy_from_slice(line.as_bytes()), now) {
-                let payload::Content::Sighting(sighting) = event.unwrap().content else {
+                let Some(Observation::Sighting(sighting)) = event.unwrap().observation else {
                     continue;
                 };
                 if let Verdict::Accepted(events) = decide::observe(&self.state, sighting) {

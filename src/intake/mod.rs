@@ -8,5 +8,4 @@ pub mod nats;
 pub mod payload;
 pub mod record;
 pub mod relist;
-mod retry;
 pub mod sources;

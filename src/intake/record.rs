@@ -1,28 +1,27 @@
 //! Turns events into entries, in one batch with the position of their source.
 
-use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
+pub use quota_core::source::{Consumed, Recorded};
+
+use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use quota_core::{
     decide::{self, Refusal},
     event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
     size,
-    source::{self, Item},
+    source::{self, Observation},
 };
 use quota_semantics::{Name, Timestamp};
 
 use super::{
-    payload::{Content, Incoming, Rejected, SIGHTING_MAX_BYTES},
+    payload::{Incoming, Rejected, SIGHTING_MAX_BYTES},
     relist,
-    retry::until_decided,
 };
 use crate::{
     log_limiter::{LogLimiter, cut},
     metrics::{self, Source},
     writer::{DecisionContext, Ledger, Unavailable},
 };
-
-pub use quota_core::source::{Consumed, Recorded};
 
 /// A chunk is full at this size in bytes, so that its entries fit into one batch with entries of other jobs.
 const CHUNK_BYTES: usize = 2 * 1024 * 1024;
@@ -41,7 +40,7 @@ const _: () = assert!(
 /// Events that become entries in one batch.
 #[derive(Debug, Default)]
 pub struct Chunk {
-    items: Vec<Item>,
+    observations: Vec<Observation>,
     ignored: u64,
     size: usize,
 }
@@ -50,33 +49,26 @@ impl Chunk {
     /// A chunk with the capacity of another one: consecutive chunks of a source have similar sizes.
     #[must_use]
     pub(crate) fn like(other: &Self) -> Self {
-        Self { items: Vec::with_capacity(other.items.len()), ..Self::default() }
+        Self { observations: Vec::with_capacity(other.observations.len()), ..Self::default() }
     }
 
     /// Adds an event that was sent just now.
     pub fn add(&mut self, incoming: Incoming) {
-        self.take(incoming, || None);
+        self.size += incoming.size;
+        match incoming.observation {
+            Some(observation) => self.observations.push(observation),
+            None => self.ignored += 1,
+        }
     }
 
     /// Adds an event that a source received at this time.
-    pub(crate) fn add_received(&mut self, incoming: Incoming, source: &Name, time: Timestamp) {
-        self.take(incoming, || Some((source.clone(), time)));
-    }
-
-    fn take(&mut self, incoming: Incoming, received: impl FnOnce() -> Option<(Name, Timestamp)>) {
-        self.size += incoming.size;
-        let item = match incoming.content {
-            Content::Sighting(sighting) => Item::Sighting(sighting),
-            Content::Relist(relist) => Item::Relist { relist, received: received() },
-            Content::Bookmark(bookmark) => {
-                Item::Bookmark { bookmark, received: received().map(|(_, time)| time) }
-            }
-            Content::Nothing => {
-                self.ignored += 1;
-                return;
-            }
-        };
-        self.items.push(item);
+    pub(crate) fn add_received(&mut self, mut incoming: Incoming, source: &Name, time: Timestamp) {
+        match &mut incoming.observation {
+            Some(Observation::Relist { received, .. }) => *received = Some((source.clone(), time)),
+            Some(Observation::Bookmark { received, .. }) => *received = Some(time),
+            _ => {}
+        }
+        self.add(incoming);
     }
 
     /// Adds a rejected event, as a dead letter of `source` at `position`.
@@ -90,7 +82,7 @@ impl Chunk {
         self.size += size::ENTRY + payload.len() + reason.len();
         let (source, reason, payload) = (source.clone(), reason.into(), payload.into());
         let letter = DeadLetter { source, position, reason, payload };
-        self.items.push(Item::Rejected { letter, resource });
+        self.observations.push(Observation::Rejected { letter, resource });
     }
 
     /// Counts a message that reports nothing.
@@ -103,19 +95,19 @@ impl Chunk {
     pub(crate) fn add_gap(&mut self, source: &Name, positions: RangeInclusive<u64>) {
         self.size += size::ENTRY;
         let source = source.clone();
-        self.items.push(Item::Gap { source, positions });
+        self.observations.push(Observation::Gap { source, positions });
     }
 
     /// Whether the chunk has to be recorded before more is added.
     #[must_use]
     pub fn is_full(&self, max_entries: usize) -> bool {
-        self.items.len() >= max_entries.min(CHUNK_EVENTS) || self.size >= CHUNK_BYTES
+        self.observations.len() >= max_entries.min(CHUNK_EVENTS) || self.size >= CHUNK_BYTES
     }
 
     /// Whether the chunk is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.ignored == 0
+        self.observations.is_empty() && self.ignored == 0
     }
 }
 
@@ -138,8 +130,8 @@ pub async fn record(
     from: Source,
     chunk: Chunk,
 ) -> Result<Recorded, Unavailable> {
-    let handed_in = PendingPiece::new(chunk, None);
-    let done = record_handed_in(ledger, actor, from, handed_in).await?;
+    let pending = Pending::new(chunk, None);
+    let done = record_pending(ledger, actor, from, pending).await?;
     Ok(done.recorded)
 }
 
@@ -155,8 +147,8 @@ pub(crate) async fn record_patiently(
     chunk: Chunk,
     consumed: Option<Consumed>,
 ) -> Result<Done, Unavailable> {
-    let handed_in = PendingPiece::new(chunk, consumed);
-    until_decided(|| record_handed_in(ledger, actor, from, handed_in.clone())).await
+    let pending = Pending::new(chunk, consumed);
+    until_decided(|| record_pending(ledger, actor, from, pending.clone())).await
 }
 
 /// The recorded position of a source, after all earlier jobs: an aborted session may have left a job in the queue.
@@ -261,11 +253,9 @@ pub async fn set_object_labels(
 
 /// The data to record. It is kept until the decision is made: a refused attempt leaves it for the next one.
 #[derive(Clone)]
-struct PendingPiece(Arc<Mutex<Option<Piece>>>);
+struct Pending(Arc<Mutex<Option<(Chunk, Option<Consumed>)>>>);
 
-type Piece = (Chunk, Option<Consumed>);
-
-impl PendingPiece {
+impl Pending {
     fn new(chunk: Chunk, consumed: Option<Consumed>) -> Self {
         Self(Arc::new(Mutex::new(Some((chunk, consumed)))))
     }
@@ -278,22 +268,22 @@ impl PendingPiece {
         let Some((chunk, consumed)) = self.0.lock().take() else {
             return <_>::default();
         };
-        let Chunk { items, ignored, .. } = chunk;
-        source::record(&mut context.transaction, by, items, ignored, consumed.as_ref())
+        let Chunk { observations, ignored, .. } = chunk;
+        source::record(&mut context.transaction, by, observations, ignored, consumed.as_ref())
     }
 }
 
 /// Requests with rejected events that are logged per second.
 static REJECTIONS: LogLimiter = LogLimiter::new(10);
 
-async fn record_handed_in(
+async fn record_pending(
     ledger: &Ledger,
     actor: &Arc<Actor>,
     from: Source,
-    handed_in: PendingPiece,
+    pending: Pending,
 ) -> Result<Done, Unavailable> {
     let by = actor.clone();
-    let decision = move |context: &mut DecisionContext<'_>| handed_in.record(context, &by);
+    let decision = move |context: &mut DecisionContext<'_>| pending.record(context, &by);
     let (recorded, relisted) = ledger.decide(decision).await?;
     let incomplete = relist::follow(ledger, &actor.principal, &relisted).await;
     let incomplete = incomplete.map_err(|refused| refused.with_part_made(true))?;
@@ -307,6 +297,26 @@ async fn record_handed_in(
         }
     }
     Ok(Done { recorded, incomplete })
+}
+
+/// First and longest wait before the next attempt.
+const WAITS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
+
+/// Retries until the writer decides.
+///
+/// # Errors
+/// [`Unavailable::Stopped`].
+pub(super) async fn until_decided<R, F: Future<Output = Result<R, Unavailable>>>(
+    attempt: impl Fn() -> F,
+) -> Result<R, Unavailable> {
+    let [mut wait, longest] = WAITS;
+    loop {
+        match attempt().await {
+            Err(Unavailable::Overloaded | Unavailable::DiskLow) => tokio::time::sleep(wait).await,
+            answer => return answer,
+        }
+        wait = (wait * 2).min(longest);
+    }
 }
 
 #[cfg(test)]

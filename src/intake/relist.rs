@@ -10,7 +10,7 @@ use quota_core::{
 };
 use quota_semantics::{Name, uid::Uid};
 
-use super::retry::until_decided;
+use super::record::until_decided;
 use crate::{
     log_limiter::LogLimiter,
     metrics::{self, Correction, CorrectionCause, Relisted},

@@ -20,10 +20,10 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
-    api::groups::{Copied, MEMBERS_MAX, hide_names},
     auth::{Principal, Role},
     clock::now,
     fairness::{NAMES_AT_ONCE, Permit, Turn},
+    render::group::{Copied, MEMBERS_MAX, hide_names},
     routes::Target,
 };
 
@@ -110,7 +110,7 @@ pub(super) async fn get(
 }
 
 fn item(object: &Object, namespace: &str, shape: Shape, attachment: Attachment) -> Result<Value> {
-    let mut json = object.to_json()?;
+    let mut json = shape.json(object, attachment)?;
     json["kind"] = KIND.into();
     json["metadata"]["namespace"] = namespace.into();
     Ok(shape.item(json, attachment, || table::cells(object, now())))

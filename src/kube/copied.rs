@@ -9,9 +9,9 @@ use super::{
     scope::{Position, Scope},
 };
 use crate::{
-    api::groups,
     auth::Reader,
     fairness::{BYTES_PER_AMOUNT, Turn},
+    render,
 };
 
 /// Groups and members of them that are copied while the state is locked once.
@@ -22,7 +22,7 @@ const GROUP_AMOUNTS: usize = 20_000;
 /// Objects copied from the state; their figures are computed later, outside the lock.
 pub(super) enum Copied {
     Quotas(QuotasView),
-    Groups(Vec<groups::Copied>),
+    Groups(Vec<render::group::Copied>),
 }
 
 impl Copied {
@@ -39,26 +39,34 @@ impl Copied {
         self
     }
 
-    /// How many objects they are, and how many amounts they show and were copied for them.
-    pub(super) fn size(&self) -> (usize, usize) {
+    /// How many objects they are, and how many amounts they show and were copied for them; with all that they hold, or
+    /// only with their own numbers.
+    pub(super) fn size(&self, whole: bool) -> (usize, usize) {
         match self {
             Self::Quotas(quotas) => {
                 let metadata = quotas.metadata_bytes() / BYTES_PER_AMOUNT;
-                (quotas.len(), quotas.amounts() + quotas.sums() + metadata)
+                let shown = if whole { quotas.amounts() } else { quotas.limits() };
+                (quotas.len(), shown + quotas.sums() + metadata)
             }
             Self::Groups(groups) => {
-                let amounts = groups.iter().map(groups::Copied::amounts).sum();
-                (groups.len(), amounts)
+                let amounts = |copied: &render::group::Copied| match whole {
+                    true => copied.amounts(),
+                    false => render::group::amounts_of(&copied.group),
+                };
+                (groups.len(), groups.iter().map(amounts).sum())
             }
         }
     }
 
-    /// Their views, with pauses.
-    pub(super) fn views(self, turn: &Turn) -> Box<dyn Iterator<Item = View> + '_> {
+    /// Their views, made with pauses: with all that they hold, or only with their own numbers.
+    pub(super) fn views(self, whole: bool, turn: &Turn) -> Box<dyn Iterator<Item = View> + '_> {
         match self {
-            Self::Quotas(quotas) => Box::new(quotas.into_views().map(View::Quota)),
+            Self::Quotas(quotas) => Box::new(quotas.into_views(whole).map(View::Quota)),
             Self::Groups(groups) => {
-                let views = groups.into_iter().map(|copied| copied.seen(|| turn.pause()));
+                let views = groups.into_iter().map(move |copied| match whole {
+                    true => copied.seen(|| turn.pause()),
+                    false => copied.without_members(),
+                });
                 Box::new(views.map(View::Group))
             }
         }
@@ -96,7 +104,7 @@ fn some_groups_of(
     after: &str,
     limit: usize,
     reader: &Reader,
-) -> (Vec<groups::Copied>, Option<Name>) {
+) -> (Vec<render::group::Copied>, Option<Name>) {
     let (page, more) = state.groups_page(after, limit);
     let mut copied = Vec::new();
     let (mut places, mut amounts, mut last) = (0, 0, None);
@@ -107,7 +115,7 @@ fn some_groups_of(
         last = Some(group.record.name.clone());
         // The members are looked at, whether the caller may read them or not.
         places += 1 + if reader.reads_all() { 0 } else { group.members };
-        if let Some(group) = groups::Copied::for_reader(state, group, reader) {
+        if let Some(group) = render::group::Copied::for_reader(state, group, reader) {
             places += group.places();
             amounts += group.amounts();
             copied.push(group);

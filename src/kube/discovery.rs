@@ -12,7 +12,7 @@ use super::{
     kind::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
     services::{SERVICE_KIND, SERVICES},
 };
-use crate::api::precondition;
+use crate::precondition;
 
 const QUOTA_VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];

@@ -37,7 +37,6 @@ mod patch;
 mod protobuf;
 mod read;
 mod remove;
-mod write_request;
 mod resource;
 mod reviews;
 mod routes;
@@ -48,6 +47,7 @@ mod status;
 mod table;
 mod watch;
 mod write;
+mod write_request;
 
 use std::sync::Arc;
 
@@ -157,7 +157,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> status::Result<Self> {
-        let actor = crate::api::actor(&parts.headers, Principal::actor_of(&parts.extensions));
+        let actor = crate::caller::actor(&parts.headers, Principal::actor_of(&parts.extensions));
         actor.map(Self).map_err(|problem| Failure::bad_request(problem.detail()))
     }
 }

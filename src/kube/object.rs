@@ -14,10 +14,7 @@ use super::{
     resource::{Key, Manifest, Record, View, to_json},
     status::Result,
 };
-use crate::{
-    api::{groups, render},
-    enforcement::Enforcement,
-};
+use crate::{enforcement::Enforcement, render};
 
 /// The annotation of a quota that says what its `status.used` is in this API.
 const USED: &str = "kubectl.quota-ledger.io/used";
@@ -121,7 +118,7 @@ impl Object {
         match &self.numbers {
             None => self.limits.iter().flatten().collect(),
             Some(View::Quota(view)) => view.figures.iter().collect(),
-            Some(View::Group(seen)) => groups::figures(&seen.view).collect(),
+            Some(View::Group(seen)) => render::group::figures(&seen.view).collect(),
         }
     }
 
@@ -143,15 +140,14 @@ impl Object {
         let mut object = self.manifest.to_json()?;
         object["status"] = match (&self.numbers, &self.enforcement) {
             (Some(View::Quota(view)), Some(enforcement)) => {
-                let mut status =
-                    to_json(&render::ResourceQuota::of(view, enforcement))?["status"].take();
+                let mut status = to_json(&render::quota::status(view, enforcement))?;
                 if self.counts_reserved_as_used() {
                     let counted = |figure: &Figure| {
                         let mut used = figure.used.clone()?;
                         used.add_assign(&figure.reserved);
                         Some(used)
                     };
-                    status["used"] = to_json(&groups::numbers(&view.figures, counted))?;
+                    status["used"] = to_json(&render::quota::numbers(&view.figures, counted))?;
                 }
                 status
             }
@@ -172,7 +168,7 @@ impl Object {
             return json!({});
         };
         let hard = self.manifest.hard();
-        let reserved = groups::numbers(limits, |figure| Some(figure.reserved.clone()));
+        let reserved = render::quota::numbers(limits, |figure| Some(figure.reserved.clone()));
         let total = json!({"hard": hard, "used": {}, "reserved": reserved});
         match self.manifest.kind() {
             Kind::Quota => {
@@ -187,24 +183,24 @@ impl Object {
 
 /// OpenShift's status of a ClusterResourceQuota, extended by the reserved and the guaranteed amounts.
 pub(super) fn group_status(
-    seen: &groups::GroupWithMembers,
+    seen: &render::group::GroupWithMembers,
     enforcement: &Enforcement,
 ) -> Result<Value> {
     let view = &seen.view;
     let members = seen.members.iter().map(|member| {
-        let member = groups::member(member);
+        let member = render::group::member(member);
         let status = json!({"hard": view.hard, "used": member.used, "reserved": member.reserved});
         json!({"namespace": member.namespace, "status": status})
     });
     let mut status = json!({
         "total": {
             "hard": view.hard,
-            "used": groups::numbers(groups::figures(view), |figure| figure.used.clone()),
-            "reserved": groups::numbers(groups::figures(view), |figure| Some(figure.reserved.clone())),
+            "used": render::quota::numbers(render::group::figures(view), |figure| figure.used.clone()),
+            "reserved": render::quota::numbers(render::group::figures(view), |figure| Some(figure.reserved.clone())),
         },
         "namespaces": members.collect::<Vec<_>>(),
     });
-    let guaranteed = groups::guaranteed_to_others(view);
+    let guaranteed = render::group::guaranteed_to_others(view);
     if !guaranteed.is_empty() {
         status["total"]["guaranteedToOthers"] = json!(guaranteed);
     }
@@ -214,7 +210,7 @@ pub(super) fn group_status(
     if let Some(until) = view.override_until {
         status["overrideUntil"] = to_json(&until)?;
     }
-    let conditions = groups::conditions(view, Some(seen), enforcement);
+    let conditions = render::group::conditions(view, Some(seen), enforcement);
     if !conditions.is_empty() {
         status["conditions"] = to_json(&conditions)?;
     }

@@ -59,9 +59,14 @@ impl Listing {
         })
     }
 
+    /// Whether whole objects are listed.
+    fn is_whole(&self) -> bool {
+        self.shape.is_whole(self.attachment)
+    }
+
     /// The item of an object, or its row of a table.
     fn entry(&self, object: &Object) -> Result<Value> {
-        let mut json = object.to_json()?;
+        let mut json = self.shape.json(object, self.attachment)?;
         if let (Shape::Whole, Some(json)) = (self.shape, json.as_object_mut()) {
             json.remove("apiVersion");
             json.remove("kind");
@@ -106,7 +111,7 @@ impl Listing {
         turn: &Turn,
     ) -> Result<bool> {
         for (some, head) in copied {
-            for view in some.views(turn) {
+            for view in some.views(self.is_whole(), turn) {
                 turn.pause();
                 let work = view.work();
                 let mut object = kube.object(view, head);
@@ -207,7 +212,7 @@ impl Kube {
                 params.check_version(head)?;
                 version.get_or_insert(head);
                 let some = some.within(scope);
-                let (more_objects, more_amounts) = some.size();
+                let (more_objects, more_amounts) = some.size(listing.is_whole());
                 objects += more_objects;
                 amounts += more_amounts + more_objects * scope.labels.weight();
                 copied.push((some, head));

@@ -24,10 +24,10 @@ use super::{
     table, watch,
 };
 use crate::{
-    api::groups::Copied,
     auth::Reader,
     clock::now,
     fairness::{Permit, Turn, make_sized},
+    render::group::Copied,
     writer::Unavailable,
 };
 
@@ -51,7 +51,12 @@ pub(super) async fn get(
     let copied = copied.ok_or_else(|| Failure::not_found(key.kind, &key.name))?;
     let amounts = copied.amounts();
     let make = move |turn: &Turn| {
-        let mut object = kube.object(copied.view(turn), head);
+        let is_whole = |attachment| shape.is_whole(attachment);
+        let view = match shape.attachment(&params).is_ok_and(is_whole) {
+            true => copied.view(turn),
+            false => copied.numbers(),
+        };
+        let mut object = kube.object(view, head);
         if !reader.reads_all() && key.kind == Kind::Group {
             hide_others(&mut object.manifest, |name| reader.reads(name));
         }
@@ -76,7 +81,8 @@ pub(super) async fn answer(
 /// The response for one object.
 fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
     let attachment = shape.attachment(params)?;
-    let item = shape.item(object.to_json()?, attachment, || table::cells(object, now()));
+    let item =
+        shape.item(shape.json(object, attachment)?, attachment, || table::cells(object, now()));
     let version = &object.manifest.metadata().resource_version;
     let json = shape.one(item, version, || table::columns(object.manifest.kind()));
     Ok(Json(json).into_response())

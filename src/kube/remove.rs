@@ -20,10 +20,10 @@ use super::{
     page::Listing,
     params::Params,
     protobuf, read,
-    write_request::ATTEMPTS,
     resource::{Change, Key},
     scope::{Position, Scope},
     status::{Failure, Result},
+    write_request::ATTEMPTS,
 };
 use crate::{
     auth::Reader,
@@ -134,11 +134,11 @@ impl Removal {
 
     /// The keys of the objects of a scope among those copied from a state at `head`.
     async fn keys(&self, scope: &Arc<Scope>, copied: Copied, head: Sequence) -> Vec<Key> {
-        let (objects, amounts) = copied.size();
+        let (objects, amounts) = copied.size(false);
         let amounts = amounts + objects * scope.labels.weight();
         let (kube, scope) = (self.kube.clone(), scope.clone());
         let select = move |turn: &Turn| {
-            let views = copied.views(turn).inspect(|_| turn.pause());
+            let views = copied.views(false, turn).inspect(|_| turn.pause());
             let objects = views.map(|view| kube.object(view, head));
             let selected = objects.filter(|object| scope.labels.matches(object.labels()));
             selected.map(|object| object.key()).collect()

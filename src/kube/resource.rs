@@ -32,9 +32,9 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
-    api::{groups, render},
     fairness::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
+    render,
     routes::path_parameters,
     writer::DecisionContext,
 };
@@ -70,7 +70,7 @@ impl Key {
     pub(super) fn copied(&self, state: &State) -> Option<CopiedView> {
         match self.kind {
             Kind::Quota => state.copied_quota(&self.namespace, &self.name).map(CopiedView::Quota),
-            Kind::Group => groups::Copied::of(state, &self.name).map(CopiedView::Group),
+            Kind::Group => render::group::Copied::of(state, &self.name).map(CopiedView::Group),
         }
     }
 
@@ -197,7 +197,7 @@ impl Manifest {
                 name: manifest.metadata.name.clone(),
                 fresh_uid,
                 spec: manifest.spec.clone(),
-                metadata: render::stored_metadata(&manifest.metadata),
+                metadata: render::quota::stored_metadata(&manifest.metadata),
                 precondition,
             })),
             Self::Group(manifest) => {
@@ -205,7 +205,7 @@ impl Manifest {
                 Change::Group(Box::new(GroupChange {
                     name: manifest.metadata.name.clone(),
                     fresh_uid,
-                    metadata: groups::stored_metadata(manifest, &spec),
+                    metadata: render::group::stored_metadata(manifest, &spec),
                     spec,
                     precondition,
                 }))
@@ -271,7 +271,7 @@ impl Change {
 #[derive(Clone, Debug)]
 pub(super) enum CopiedView {
     Quota(CopiedQuota),
-    Group(groups::Copied),
+    Group(render::group::Copied),
 }
 
 impl CopiedView {
@@ -285,11 +285,19 @@ impl CopiedView {
         }
     }
 
-    /// The object with its numbers, made with pauses.
+    /// The object with its numbers and all that it holds, made with pauses.
     pub(super) fn view(self, turn: &Turn) -> View {
         match self {
             Self::Quota(copied) => View::Quota(copied.view()),
             Self::Group(copied) => View::Group(copied.seen(|| turn.pause())),
+        }
+    }
+
+    /// The object with its own numbers alone.
+    pub(super) fn numbers(self) -> View {
+        match self {
+            Self::Quota(copied) => View::Quota(copied.numbers()),
+            Self::Group(copied) => View::Group(copied.without_members()),
         }
     }
 }
@@ -304,7 +312,7 @@ fn work_of_quota(view: &QuotaView) -> usize {
 #[derive(Clone, Debug)]
 pub(super) enum View {
     Quota(QuotaView),
-    Group(groups::GroupWithMembers),
+    Group(render::group::GroupWithMembers),
 }
 
 impl View {
@@ -382,8 +390,12 @@ impl Record {
     /// The object without numbers, with this version.
     pub(super) fn manifest(&self, version: Sequence) -> Manifest {
         match self {
-            Self::Quota(record) => Manifest::Quota(Box::new(render::manifest(record, version))),
-            Self::Group(record) => Manifest::Group(Box::new(groups::manifest(record, version))),
+            Self::Quota(record) => {
+                Manifest::Quota(Box::new(render::quota::manifest(record, version)))
+            }
+            Self::Group(record) => {
+                Manifest::Group(Box::new(render::group::manifest(record, version)))
+            }
         }
     }
 }

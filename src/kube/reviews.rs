@@ -21,8 +21,8 @@ use crate::{
         Access::{self, Authenticated, Public},
         Principal, Scope,
     },
-    routes::{Route, Spec},
     parse_errors::in_plain_words,
+    routes::{Route, Spec},
 };
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::{
     accept::{META_VERSION, Shape},
+    object::Object,
     params::Params,
+    resource::to_json,
     status::Result,
     table::{Attachment, table},
 };
@@ -15,6 +17,24 @@ impl Shape {
         match self {
             Self::Table(_) => Attachment::parse(&params.include_object),
             Self::Whole | Self::Metadata => Ok(Attachment::Nothing),
+        }
+    }
+
+    /// Whether whole objects are sent: not only their metadata, or the cells of a table.
+    pub(super) fn is_whole(self, attachment: Attachment) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Metadata => false,
+            Self::Table(_) => attachment == Attachment::Whole,
+        }
+    }
+
+    /// As much of an object as JSON as is sent of it.
+    pub(super) fn json(self, object: &Object, attachment: Attachment) -> Result<Value> {
+        match (self, attachment) {
+            (Self::Table(_), Attachment::Nothing) => Ok(Value::Null),
+            _ if self.is_whole(attachment) => object.to_json(),
+            _ => Ok(json!({"metadata": to_json(object.manifest.metadata())?})),
         }
     }
 

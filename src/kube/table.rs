@@ -12,7 +12,7 @@ use super::{
     object::Object,
     status::{Failure, Result},
 };
-use crate::api::groups::guaranteed_to_others;
+use crate::render::group::guaranteed_to_others;
 
 /// The object that a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

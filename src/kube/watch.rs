@@ -202,7 +202,7 @@ impl Watch {
         let within = parts.into_iter();
         let within = within.map(|(purpose, copied)| (purpose, copied.within(scope)));
         let parts: Vec<_> = within.collect();
-        let amounts = parts.iter().map(|(_, copied)| copied.size().1).sum();
+        let amounts = parts.iter().map(|(_, copied)| copied.size(true).1).sum();
         self.make(amounts, move |maker| maker.parts(parts, head)).await
     }
 

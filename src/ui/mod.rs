@@ -13,8 +13,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::{
-    api::precondition,
     auth::Access::Public,
+    precondition,
     problem::{Problem, Reason},
     routes::{Route, Target, get},
 };

@@ -9,14 +9,14 @@ use std::{
 use parking_lot::RwLock;
 use quota_core::{decide, state::State};
 use quota_journal::Journal;
-use quota_ledger::group_commit::{DUE_AT_ONCE, GroupCommit, ClosedBatch};
+use quota_ledger::group_commit::{ClosedBatch, DUE_AT_ONCE, GroupCommit};
 use quota_replication::jetstream::WallClock;
 
 use super::{
     Answer, DecisionContext, Job, Options, Watermark,
+    digest_points::Marked,
     inbox::{Gate, Inbox, WakeCondition},
     linger::Linger,
-    digest_points::Marked,
     syncer::Syncer,
 };
 use crate::{

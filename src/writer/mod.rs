@@ -3,18 +3,18 @@
 //! Callers submit a decision, a function over the [`WriteTransaction`]. They get its result once all entries that it
 //! relies on are durable. While a large batch is being synced the next one is being decided.
 
+mod consumed;
 mod decider;
+mod digest_points;
 mod inbox;
 mod job;
 mod ledger;
 mod linger;
-mod digest_points;
 mod recent;
 mod replica;
 mod syncer;
 #[cfg(test)]
 mod tests;
-mod consumed;
 
 use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
@@ -29,12 +29,12 @@ use tokio::{
     sync::{broadcast, watch},
 };
 
+pub use consumed::{Required, Watermark};
+pub use digest_points::Marked;
 pub(crate) use ledger::For;
 pub use ledger::Ledger;
-pub use digest_points::Marked;
 pub use recent::{Batch, Recent};
 pub use replica::{PendingDecisions, Replica};
-pub use consumed::{Required, Watermark};
 
 use self::{
     decider::{Batching, Decider},

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::{
     Ledger, Marked,
-    inbox::{Gate, Inbox},
     digest_points::Marks,
+    inbox::{Gate, Inbox},
     syncer::Syncer,
 };
 use crate::metrics;

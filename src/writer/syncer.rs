@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quota_journal::{Durable, Error, Journal};
-use quota_ledger::group_commit::{CommittedBatch, ClosedBatch};
+use quota_ledger::group_commit::{ClosedBatch, CommittedBatch};
 use tokio::{
     runtime::Handle,
     sync::{broadcast, watch},
 };
 
-use super::{Answer, Batch, inbox::Inbox, digest_points::Marks, recent::Recent};
+use super::{Answer, Batch, digest_points::Marks, inbox::Inbox, recent::Recent};
 use crate::metrics;
 
 /// The journal, and the readers of durable entries as they come. One batch at a time: the syncing thread syncs a batch,

@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use quota_core::decide::Sighting;
+use quota_core::{decide::Sighting, source::Observation};
 use quota_semantics::admission::Charging;
-use quotad::{
-    clock::now,
-    intake::payload::{Content, Reader},
-};
+use quotad::{clock::now, intake::payload::Reader};
 use serde_json::{Value, json};
 
 use super::harness::{World, pod, recorded};
@@ -106,8 +103,8 @@ fn what_is_observed_is_charged_in_the_same_way() {
     let counted = |reader: Reader, review: &Value| {
         let event = json!({"type": "ADDED", "object": review["request"]["object"]});
         let read = Arc::new(reader).read(event.to_string().into(), now()).next();
-        match read.unwrap().unwrap().content {
-            Content::Sighting(Sighting::Alive { object, .. }) => {
+        match read.unwrap().unwrap().observation {
+            Some(Observation::Sighting(Sighting::Alive { object, .. })) => {
                 object.footprint.resources.pretty()
             }
             other => panic!("{other:?}"),

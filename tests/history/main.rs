@@ -13,11 +13,12 @@ use bytes::Bytes;
 use quota_core::{
     decide::{self, Verdict},
     event::Actor,
+    source::Observation,
     state::State,
     transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{Span, Timestamp};
-use quotad::intake::payload::{Content, Reader};
+use quotad::intake::payload::Reader;
 
 use recording::{Recording, compare};
 
@@ -40,7 +41,7 @@ impl Ledger {
     fn take_in(&mut self, line: &str, now: Timestamp) {
         for event in self.reader.read(Bytes::copy_from_slice(line.as_bytes()), now) {
             let incoming = event.expect("every recorded event is understood");
-            let Content::Sighting(sighting) = incoming.content else {
+            let Some(Observation::Sighting(sighting)) = incoming.observation else {
                 continue;
             };
             if let Verdict::Accepted(events) = decide::observe(&self.state, sighting) {

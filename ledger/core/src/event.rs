@@ -12,8 +12,8 @@ pub use correction::{
 };
 pub use quota_semantics::Actor;
 pub use records::{
-    ANNOTATION_MAX_BYTES, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, GroupRecord, NamespaceRecord, Observed,
-    QuotaRecord, Reservation, Watermark, Watermarks,
+    ANNOTATION_MAX_BYTES, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, GroupRecord, NamespaceRecord,
+    Observed, QuotaRecord, Reservation, Watermark, Watermarks,
 };
 
 use quota_semantics::{Name, Timestamp, object::Footprint, resource::ResourceList, uid::Uid};

@@ -7,7 +7,7 @@ mod record;
 
 use std::ops::RangeInclusive;
 
-pub use record::{Consumed, Item, Recorded, Relisted, record};
+pub use record::{Consumed, Observation, Recorded, Relisted, record};
 
 use crate::event::Cursor;
 use quota_semantics::Timestamp;

@@ -7,10 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Archive, DIRECTORIES, Damage, Durable, Error,
+    Archive, DIRECTORIES, Damage, Durable, Error, anchor,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, TEMPORARY},
-    anchor,
 };
 
 /// Name in the data directory.

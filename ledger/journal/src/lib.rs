@@ -4,6 +4,7 @@
 //! in them. Writers use [`Journal`], readers use [`Reader`]; neither depends on where the
 //! bytes are. The format of every file is described in `docs/storage-format.md`.
 
+mod anchor;
 mod archive;
 mod backup;
 mod base;
@@ -35,7 +36,6 @@ mod store;
 mod tests;
 mod verify;
 mod wal;
-mod anchor;
 
 pub use archive::{Archive, ArchiveFile};
 pub use backup::{BackedUp, read_backup, refer_to_archive, write_backup};

@@ -8,14 +8,13 @@ use std::{
 };
 
 use super::{
-    Damage, Durable, Error, Offline, Operation, base,
+    Damage, Durable, Error, Offline, Operation, anchor, base,
     disk::{Disk, File, parent},
     epoch::{self, Epoch, Seal},
     journal::Throttle,
     reader::{Chunk, Source, through},
     recovery::LOCK,
     wal::{self, scan},
-    anchor,
 };
 
 /// Directory in which epochs are rebuilt, in the data directory.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quota_core::{
     decide::{Finish, GroupBounds, GroupChange, Relist, delete_group, set_group, unless_adopted},
     event::{GroupRecord, RelistOutcome},
-    source::{self, Item},
+    source::{self, Observation},
 };
 use quota_semantics::group::{Extensions, Spec as GroupSpec, manifest::RESOURCE};
 
@@ -58,7 +58,7 @@ impl Given {
 
     /// Records the reports of a source in one batch, and ends the groups that its relists have not listed. Returns how
     /// the relists ended.
-    fn takes_in(&mut self, items: Vec<Item>) -> Vec<RelistOutcome> {
+    fn takes_in(&mut self, items: Vec<Observation>) -> Vec<RelistOutcome> {
         let now = self.now();
         let actor = Actor::named("test");
         let mut transaction = WriteTransaction::new(&mut self.state, &mut self.open, now);
@@ -84,7 +84,7 @@ fn outcome(event: &Event) -> Option<RelistOutcome> {
 }
 
 /// A list of these groups, as of a version.
-fn listing(groups: Vec<GroupRecord>, version: u64, resets_versions: bool) -> Vec<Item> {
+fn listing(groups: Vec<GroupRecord>, version: u64, resets_versions: bool) -> Vec<Observation> {
     let begin = Relist::Begin {
         resource: RESOURCE.into(),
         namespace: None,
@@ -100,8 +100,8 @@ fn listing(groups: Vec<GroupRecord>, version: u64, resets_versions: bool) -> Vec
         version,
         is_bookmark: false,
     });
-    let item = |relist| Item::Relist { relist, received: None };
-    let groups = groups.into_iter().map(|it| Item::Sighting(shown(it)));
+    let item = |relist| Observation::Relist { relist, received: None };
+    let groups = groups.into_iter().map(|it| Observation::Sighting(shown(it)));
     let first = std::iter::once(item(begin));
     first.chain(groups).chain([item(end)]).collect()
 }

@@ -146,7 +146,7 @@ fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     assert_eq!(given.end("a"), Some(End::Returned));
     assert!(release(&given, "a").unwrap().is_empty());
     assert!(matches!(given.reserve(&reserve_request("a", "pods=2")), Err(Refusal::Ended(_))));
-    assert!(given.reserve(&reserve_request("b", "pods=2")).unwrap().replayed);
+    assert!(given.reserve(&reserve_request("b", "pods=2")).unwrap().replayed.is_some());
     given.sees(&alive("b", 3, "pods=1"));
     assert_eq!(given.counted(), ("1".into(), "0".into()));
     assert!(matches!(release(&given, "b"), Err(Refusal::AlreadyObserved(_))));

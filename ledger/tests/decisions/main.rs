@@ -14,7 +14,7 @@ mod sources;
 use quota_core::{
     decide::{
         self, Adopted, Basis, FingerprintedRequest, Policy, Precondition, QuotaChange, Refusal,
-        Request, Requester, Reserved, Sighting, Verdict,
+        Request, Requester, Sighting, Verdict,
     },
     event::{Actor, Event, Observed},
     state::{End, State},
@@ -126,13 +126,13 @@ impl Given {
             .record(&Actor::named("test"), events);
     }
 
-    fn reserve_all(&self, requests: &[Request]) -> Result<Vec<Reserved>, (usize, Refusal)> {
+    fn reserve_all(&self, requests: &[Request]) -> Result<Vec<decide::Decision>, (usize, Refusal)> {
         let fingerprinted: Vec<_> =
             requests.iter().cloned().map(FingerprintedRequest::from).collect();
         decide::reserve_all(&self.state, self.now(), &by(), &fingerprinted, &self.policy)
     }
 
-    fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
+    fn reserve(&mut self, request: &Request) -> Result<decide::Decision, Refusal> {
         let reserved =
             decide::reserve(&self.state, self.now(), &by(), &request.clone().into(), &self.policy)?;
         self.record(reserved.events.clone());
@@ -184,7 +184,7 @@ fn quota(hard: &str, precondition: Option<Precondition>) -> QuotaChange {
     }
 }
 
-fn denied(result: Result<Reserved, Refusal>) -> Box<decide::Denied> {
+fn denied(result: Result<decide::Decision, Refusal>) -> Box<decide::Denied> {
     match result {
         Err(Refusal::Denied(denied)) => denied,
         other => panic!("not denied: {other:?}"),

@@ -323,7 +323,7 @@ proptest! {
             let before = world.state.head();
             let ended = world.state.reservation(&request.namespace, &request.uid).unwrap().end;
             match world.reserve(&request) {
-                Ok(reserved) => prop_assert!(reserved.replayed && ended.is_none_or(|(end, _)| !end.is_void())),
+                Ok(reserved) => prop_assert!(reserved.replayed.is_some() && ended.is_none_or(|(end, _)| !end.is_void())),
                 Err(Refusal::Ended(view)) => prop_assert!(view.end == ended && ended.is_some_and(|(end, _)| end.is_void())),
                 Err(other) => prop_assert!(false, "what was granted once is {other:?}"),
             }

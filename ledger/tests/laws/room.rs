@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quota_core::{
     decide::{
-        self, Basis, GroupBounds, GroupChange, Policy, Refusal, Request, Requester, Reserved,
+        self, Basis, Decision, GroupBounds, GroupChange, Policy, Refusal, Request, Requester,
     },
     state::{LimitView, State, room},
 };
@@ -104,7 +104,7 @@ fn reserve(
     space: u8,
     resource: &Name,
     amount: Quantity,
-) -> Result<Reserved, Refusal> {
+) -> Result<Decision, Refusal> {
     let by = Requester { principal: "reader".into(), is_admin: false, is_anybody: false };
     let request = plain(240, space, resource, amount).into();
     decide::reserve(state, now, &by, &request, &Policy::default())

@@ -8,13 +8,13 @@ use quota_core::{
         self, FingerprintedRequest, Policy, QuotaChange, Refusal, Request, Requester, Review,
     },
     event::{Actor, Cursor, Event},
-    source::{self, Consumed, Item},
+    source::{self, Consumed, Observation},
     state::{Image, State},
     transaction::WriteTransaction,
 };
 use quota_journal::{Error, FileJournal, FileReader, Recovery, simulation::SimDisk};
 use quota_ledger::{
-    group_commit::{CommittedBatch, GroupCommit, ClosedBatch},
+    group_commit::{ClosedBatch, CommittedBatch, GroupCommit},
     replay,
 };
 use quota_semantics::{Name, Span, Timestamp};
@@ -61,7 +61,7 @@ pub(crate) enum Errand {
     Reset(Name),
     Gap(u64, u64),
     Record {
-        items: Vec<Item>,
+        items: Vec<Observation>,
         consumed: Consumed,
     },
 }

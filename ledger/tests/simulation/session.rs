@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use quota_core::{
     event::{Cursor, DeadLetter},
-    source::{self, Consumed, Follower, Identity, Item, identify, is_what_was_consumed},
+    source::{self, Consumed, Follower, Identity, Observation, identify, is_what_was_consumed},
 };
 use quota_semantics::{Name, Timestamp};
 
@@ -59,7 +59,7 @@ pub(crate) struct Session {
     sent: (u64, u64),
     /// The position up to which chunks were submitted.
     handed_in: u64,
-    items: Vec<Item>,
+    items: Vec<Observation>,
     cursor: Option<Cursor>,
     is_recording: bool,
 }
@@ -135,8 +135,8 @@ impl Session {
             return Ok(());
         };
         let (from, to) = (self.handed_in, consumed.cursor.position);
-        let positions = |item: &Item| match item {
-            Item::Gap { positions, .. } => positions.end() - positions.start() + 1,
+        let positions = |item: &Observation| match item {
+            Observation::Gap { positions, .. } => positions.end() - positions.start() + 1,
             _ => 1,
         };
         let covered: u64 = items.iter().map(positions).sum();
@@ -247,10 +247,12 @@ impl Session {
         let Ok(gap) = self.follower.take(count, position) else {
             return self.end();
         };
-        self.items.extend(gap.map(|positions| Item::Gap { source: Name::from(SOURCE), positions }));
+        self.items.extend(
+            gap.map(|positions| Observation::Gap { source: Name::from(SOURCE), positions }),
+        );
         self.items.push(match message.sighting {
-            Some(sighting) => Item::Sighting(sighting),
-            None => Item::Rejected {
+            Some(sighting) => Observation::Sighting(sighting),
+            None => Observation::Rejected {
                 letter: DeadLetter {
                     source: Name::from(SOURCE),
                     position,

@@ -1,7 +1,6 @@
 //! Groups: set, show, delete.
 
 mod read;
-mod show;
 
 use std::sync::Arc;
 
@@ -34,15 +33,11 @@ use crate::{
     auth::Reader,
     fairness::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     label_selector::LabelSelector,
+    render::group::{self, Copied, amounts_of},
     server::warn,
     writer::{DecisionContext, For},
 };
 use read::{Form, Sent};
-
-pub use show::{
-    Copied, GroupWithMembers, MEMBERS_MAX, amounts_of, conditions, figures, guaranteed_to_others,
-    hide_names, manifest, member, numbers, stored_metadata,
-};
 
 /// `PUT /v1/groups/{name}`
 pub(super) async fn put(
@@ -125,7 +120,7 @@ fn set(
             checked.create(&manifest)
         }
         Some((record, entry)) => {
-            let stored = show::manifest(record, entry);
+            let stored = group::manifest(record, entry);
             let subject = format!("group {name}");
             if form == Form::Fields {
                 // Metadata that the typed fields cannot express is kept.
@@ -147,7 +142,7 @@ fn set(
     let change = GroupChange {
         name: name.clone(),
         fresh_uid: Uid::from_uuid(uuid::Uuid::new_v4().into_bytes()),
-        metadata: show::stored_metadata(&manifest, &spec),
+        metadata: group::stored_metadata(&manifest, &spec),
         spec,
         precondition,
     };
@@ -179,8 +174,8 @@ fn show(
     reader: &Reader,
 ) -> Response {
     let seen = copied.seen(|| turn.pause());
-    let mut group = show::group(&seen.view, Some(&seen), app.ledger.enforcement());
-    show::hide_others(&mut group, reader);
+    let mut group = group::to_wire(&seen.view, Some(&seen), app.ledger.enforcement());
+    group::hide_others(&mut group, reader);
     turn.pause();
     let status = turn.to_json(&group.status, 0).unwrap_or_default();
     let tag = precondition::tag(seen.view.entry, &status);
@@ -274,8 +269,8 @@ pub(super) async fn list(
         let next = last.map(|last| token(&&*last)).transpose()?;
         let groups = page.into_iter().map(|group| {
             turn.pause();
-            let mut group = show::group(&group.view(), None, making.ledger.enforcement());
-            show::hide_others(&mut group, &reader);
+            let mut group = group::to_wire(&group.view(), None, making.ledger.enforcement());
+            group::hide_others(&mut group, &reader);
             group
         });
         let items = groups.filter(|group| labels.is_empty() || labels.matches(&group.labels));
@@ -326,7 +321,7 @@ pub(super) async fn usage(
     let make = move |(copied, head): (Option<Copied>, Head), lagging, turn: &Turn| {
         let copied = copied.ok_or_else(|| not_found(&name))?;
         let seen = copied.seen(|| turn.pause());
-        Ok(answer::large(turn, &show::usage(&seen, head, lagging)))
+        Ok(answer::large(turn, &group::usage(&seen, head, lagging)))
     };
     past::answer(&app, &actor.principal, &when, view, amounts, make).await?
 }

@@ -11,7 +11,10 @@ use quota_core::{
 };
 use quota_semantics::{Name, Timestamp};
 
-use super::{Ended, Intake, message::Delivered, position::MessagePosition};
+use super::{
+    Ended, Intake,
+    message::{Delivered, MessagePosition},
+};
 use crate::{
     clock::now,
     intake::{

@@ -11,10 +11,8 @@
 
 mod connect;
 mod gather;
-mod identity;
 mod message;
 mod one_by_one;
-mod position;
 mod publishers;
 mod session;
 mod status;

@@ -14,7 +14,11 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::stream;
 use serde::{Deserialize, Serialize};
 
-use super::{Ended, identity::timestamp, message::Delivered, position::MessagePosition};
+use super::{
+    Ended,
+    message::{Delivered, MessagePosition},
+    stream::timestamp,
+};
 
 /// A request for one message.
 #[derive(Clone, Copy, Debug, Default, Serialize)]

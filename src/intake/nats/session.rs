@@ -18,10 +18,9 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{
     Ended, Intake,
     gather::{Gather, Piece},
-    identity::{identify, incarnation},
     message::Delivered,
     one_by_one::{MessageReader, one_by_one},
-    stream::{find, is_all_ours, report_few_replicas},
+    stream::{find, identify, incarnation, is_all_ours, report_few_replicas},
 };
 use crate::{
     clock::now,

@@ -1,4 +1,4 @@
-//! The stream on the server.
+//! The stream on the server, and whether it is still the one that the cursor refers to.
 
 use std::time::Duration;
 
@@ -7,8 +7,13 @@ use async_nats::jetstream::{
     context::{CreateStreamErrorKind, GetStreamErrorKind},
     stream::{ClusterInfo, Config, PeerInfo, RetentionPolicy, StorageType, Stream},
 };
+use quota_core::{
+    event::Cursor,
+    source::{self, Identity},
+};
+use quota_semantics::{Name, Timestamp};
 
-use super::{Ended, Intake};
+use super::{Ended, Intake, one_by_one::MessageReader};
 
 /// A follower that was in contact with its leader this recently follows no other one: nats-server waits for at least
 /// 4 seconds before an election (`minElectionTimeout` in its `raft.go`), and the two exchange messages
@@ -115,6 +120,32 @@ fn is_missing(kind: &GetStreamErrorKind) -> bool {
 pub(super) fn is_all_ours(config: &Config, subject: &str) -> bool {
     let has_sources = config.sources.as_ref().is_some_and(|sources| !sources.is_empty());
     config.subjects == [subject] && config.mirror.is_none() && !has_sources
+}
+
+/// A time given by the server.
+pub(super) fn timestamp(nanoseconds: i128) -> Timestamp {
+    Timestamp::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
+}
+
+/// The identity of one incarnation of a stream: its creation time.
+pub(super) fn incarnation(stream: &Stream) -> Name {
+    Name::from(timestamp(stream.cached_info().created.unix_timestamp_nanos()).to_string())
+}
+
+/// Compares a stream with the recorded cursor; fetches the last consumed message if necessary.
+pub(super) async fn identify(
+    stream: &Stream,
+    messages: &MessageReader,
+    cursor: Option<&Cursor>,
+) -> Result<Identity, Ended> {
+    let last = stream.cached_info().state.last_sequence;
+    let identity = source::identify(cursor, &incarnation(stream), last);
+    let (Identity::Held, Some(cursor)) = (identity, cursor) else {
+        return Ok(identity);
+    };
+    let message = messages.at(cursor.position).await?;
+    let held = message.as_ref().map(|message| (message.position.time, &*message.payload));
+    Ok(source::is_what_was_consumed(cursor, held))
 }
 
 #[cfg(test)]

@@ -21,9 +21,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Fault, Reader, check,
-    field::Field,
-    watched::{Group, Namespace, Quota, Watched},
-    wire::Change,
+    wire::{Change, Field, Group, Namespace, Quota, Watched},
 };
 
 /// The metadata fields of a quota that are not stored: the record holds them separately, or they change with every

@@ -5,28 +5,22 @@
 //! parsed one by one on demand, so the memory does not grow with the number of events. An event that cannot be parsed
 //! yields a [`Rejected`] in its place, and parsing continues after it.
 
-mod bookmark;
 mod check;
-mod field;
-mod intern_cache;
 mod kinds;
 mod kubernetes;
-mod listed;
 mod plain;
-mod rejected;
-mod relist;
+mod progress;
 mod shape;
 mod split;
-mod text;
-mod watched;
 mod wire;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use quota_core::{
-    decide::{Adopted, Bookmark, GroupBounds, Relist, Sighting},
+    decide::{Adopted, GroupBounds, Sighting},
     event::Observed,
+    source::Observation,
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -35,7 +29,11 @@ use quota_semantics::{
 };
 
 pub(super) use self::check::SIGHTING_MAX_BYTES;
-use self::{field::Field, intern_cache::InternCache, kinds::Kind, split::Values};
+use self::{
+    kinds::{InternCache, Kind},
+    split::Values,
+    wire::Field,
+};
 use crate::log_limiter::cut;
 use crate::metrics::Rejection;
 
@@ -68,8 +66,8 @@ pub struct Reader {
 /// One parsed event.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// What it says.
-    pub content: Content,
+    /// What it reports, as sent just now; none if it does not matter to quotas, such as a Node.
+    pub observation: Option<Observation>,
     /// Approximate size in bytes, as received or as an entry, whichever is larger.
     pub size: usize,
 }
@@ -81,25 +79,6 @@ pub struct Listed {
     pub object: Box<Observed>,
     /// The quota, if the object is one and quotas are adopted.
     pub quota: Option<Box<Adopted>>,
-}
-
-/// The content of an event.
-#[derive(Clone, Debug)]
-pub enum Content {
-    /// Nothing that matters to quotas, such as a Node.
-    Nothing,
-    /// An object that was created, changed or deleted.
-    Sighting(Sighting),
-    /// A step of a relist.
-    Relist(Relist),
-    /// The time up to which the publisher has reported each kind.
-    Bookmark(Bookmark),
-}
-
-impl Content {
-    fn of(sighting: Option<Sighting>) -> Self {
-        sighting.map_or(Self::Nothing, Self::Sighting)
-    }
 }
 
 /// One rejected event.
@@ -218,10 +197,8 @@ impl Reader {
     /// The error message, for people.
     pub fn read_listed(&self, text: &[u8], now: Timestamp) -> Result<Option<Listed>, String> {
         let text = std::str::from_utf8(text).map_err(Fault::from);
-        match text.and_then(|text| listed::read(self, text, now)) {
-            Ok(Content::Sighting(Sighting::Alive { object, quota })) => {
-                Ok(Some(Listed { object, quota }))
-            }
+        match text.and_then(|text| shape::read_listed(self, text, now)) {
+            Ok(Some(Sighting::Alive { object, quota })) => Ok(Some(Listed { object, quota })),
             Ok(_) => Ok(None),
             Err(fault) => Err(fault.reason),
         }
@@ -323,34 +300,31 @@ impl Iterator for Events {
         }
         let (line, place) = self.values.next(&self.payload)?;
         Some(match self.read(&self.payload[place.clone()]) {
-            Ok(content) => Ok(Incoming::of(content, place.len())),
+            Ok(observation) => {
+                let size = match &observation {
+                    Some(Observation::Sighting(sighting)) => place.len().max(check::size(sighting)),
+                    _ => place.len(),
+                };
+                Ok(Incoming { observation, size })
+            }
             Err(fault) => Err(self.reject(line, place, fault)),
         })
     }
 }
 
-impl Incoming {
-    fn of(content: Content, length: usize) -> Self {
-        let size = match &content {
-            Content::Sighting(sighting) => length.max(check::size(sighting)),
-            _ => length,
-        };
-        Self { content, size }
-    }
-}
-
 impl Events {
-    fn read(&self, text: &[u8]) -> Result<Content, Fault> {
+    fn read(&self, text: &[u8]) -> Result<Option<Observation>, Fault> {
         let text = std::str::from_utf8(text)?;
         match self.change {
-            Some(change) => shape::read_object(&self.reader, change, text, self.now),
+            Some(change) => shape::read_object(&self.reader, change, text, self.now)
+                .map(|sighting| sighting.map(Observation::Sighting)),
             None => shape::read(&self.reader, text, self.now),
         }
     }
 
     /// The kind of a rejected event's object, if it can be determined with certainty.
     fn kind_of(&self, text: &[u8]) -> Option<Name> {
-        let kind = rejected::kind(&self.reader, self.change.is_some(), text)?;
+        let kind = kinds::of_rejected(&self.reader, self.change.is_some(), text)?;
         Some(kind.name.clone())
     }
 

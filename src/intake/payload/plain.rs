@@ -8,9 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{
     Fault, Reader, check,
-    field::Field,
-    text::Text,
-    wire::{Change, Wire},
+    wire::{Change, Field, Text, Wire},
 };
 use crate::metrics::Rejection;
 

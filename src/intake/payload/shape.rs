@@ -1,14 +1,23 @@
-//! Determines the shape of an event, and reads it in that shape.
+//! Determines the shape of an event, or of an object of a listing, and reads it in that shape.
 
+use quota_core::{
+    decide::{Bookmark, Relist, Sighting},
+    source::Observation,
+};
 use quota_semantics::Timestamp;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{
-    Content, Fault, Reader, bookmark, kubernetes, plain, relist,
+    Fault, Reader, kubernetes, plain, progress,
     wire::{Change, Wire},
 };
 
 /// Reads one event.
-pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Content, Fault> {
+pub(super) fn read(
+    reader: &Reader,
+    text: &str,
+    now: Timestamp,
+) -> Result<Option<Observation>, Fault> {
     let wire: Wire<'_> = serde_json::from_str(text)?;
     if wire.specversion.is_none() {
         return event(reader, wire, now);
@@ -20,7 +29,8 @@ pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Conten
     }
     let data = wire.data.ok_or_else(|| Fault::field("the CloudEvent has no data"))?.get();
     if let Some(change) = Change::of_cloud_event(event_type) {
-        return read_object(reader, change, data, now);
+        let sighting = read_object(reader, change, data, now)?;
+        return Ok(sighting.map(Observation::Sighting));
     }
     let wire: Wire<'_> = serde_json::from_str(data)?;
     if wire.specversion.is_some() {
@@ -35,32 +45,66 @@ pub(super) fn read_object(
     change: Change,
     text: &str,
     now: Timestamp,
-) -> Result<Content, Fault> {
-    kubernetes::sighting(reader, change, None, serde_json::from_str(text)?, now).map(Content::of)
+) -> Result<Option<Sighting>, Fault> {
+    kubernetes::sighting(reader, change, None, serde_json::from_str(text)?, now)
 }
 
-fn event(reader: &Reader, mut wire: Wire<'_>, now: Timestamp) -> Result<Content, Fault> {
+fn event(
+    reader: &Reader,
+    mut wire: Wire<'_>,
+    now: Timestamp,
+) -> Result<Option<Observation>, Fault> {
+    let relist = |relist: Relist| Observation::Relist { relist, received: None };
+    let bookmark = |bookmark: Bookmark| Observation::Bookmark { bookmark, received: None };
     let event_type =
         wire.event_type.as_ref().ok_or_else(|| Fault::shape("the event has no type"))?;
     let change = match &*event_type.0 {
         "ADDED" | "MODIFIED" => Change::Alive,
         "DELETED" => Change::Deleted,
         "BOOKMARK" if wire.object.is_none() => {
-            return Ok(bookmark::read(reader, &wire)?.map_or(Content::Nothing, Content::Bookmark));
+            return Ok(progress::bookmark(reader, &wire)?.map(bookmark));
         }
         "BOOKMARK" => {
-            let bookmark = |object| relist::bookmark(reader, wire.resource.as_ref(), &object);
-            let ended = wire.object.map(bookmark).transpose()?.flatten();
-            return Ok(ended.map_or(Content::Nothing, Content::Relist));
+            let end =
+                |object| progress::end_of_initial_events(reader, wire.resource.as_ref(), &object);
+            return Ok(wire.object.map(end).transpose()?.flatten().map(relist));
         }
-        "RELIST_BEGIN" => return relist::begin(reader, &wire).map(Content::Relist),
-        "RELIST_END" => return relist::end(reader, &wire).map(Content::Relist),
+        "RELIST_BEGIN" => return Ok(Some(relist(progress::begin(reader, &wire)?))),
+        "RELIST_END" => return Ok(Some(relist(progress::end(reader, &wire)?))),
         "ERROR" => return Err(Fault::shape("the watch ended with an error")),
         other => return Err(Fault::shape(format!("unknown type {other:?}"))),
     };
     if let Some(object) = wire.object.take() {
         let resource = wire.resource.as_ref();
-        return kubernetes::sighting(reader, change, resource, object, now).map(Content::of);
+        let sighting = kubernetes::sighting(reader, change, resource, object, now)?;
+        return Ok(sighting.map(Observation::Sighting));
     }
-    plain::sighting(reader, change, &wire).map(Content::Sighting)
+    Ok(Some(Observation::Sighting(plain::sighting(reader, change, &wire)?)))
+}
+
+/// The fields that distinguish a Kubernetes object from a plain one.
+#[derive(Deserialize)]
+struct Fields {
+    #[serde(rename = "apiVersion")]
+    api_version: Option<IgnoredAny>,
+    kind: Option<IgnoredAny>,
+    metadata: Option<IgnoredAny>,
+}
+
+/// Reads an object of a listing, which stands by itself: a Kubernetes object, or the fields of a plain event.
+pub(super) fn read_listed(
+    reader: &Reader,
+    text: &str,
+    now: Timestamp,
+) -> Result<Option<Sighting>, Fault> {
+    // Serde would accept a list as the fields in their order.
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Fault::shape("it is no object"));
+    }
+    let fields: Fields = serde_json::from_str(text)?;
+    if fields.api_version.is_some() || fields.kind.is_some() || fields.metadata.is_some() {
+        return read_object(reader, Change::Alive, text, now);
+    }
+    let wire = serde_json::from_str(text)?;
+    plain::sighting(reader, Change::Alive, &wire).map(Some)
 }

@@ -1,6 +1,9 @@
 use std::collections::BTreeMap;
 
-use quota_core::{decide::Adopted, event::Observed};
+use quota_core::{
+    decide::{Adopted, Relist},
+    event::Observed,
+};
 use quota_semantics::{object::Traits, uid::Uid};
 
 use super::*;
@@ -24,8 +27,8 @@ fn read(payload: impl AsRef<[u8]>) -> Vec<Result<Incoming, Rejected>> {
 
 /// The sighting of an event, if it has one.
 fn sighting(incoming: Incoming) -> Option<Sighting> {
-    match incoming.content {
-        Content::Sighting(sighting) => Some(sighting),
+    match incoming.observation {
+        Some(Observation::Sighting(sighting)) => Some(sighting),
         _ => None,
     }
 }
@@ -96,7 +99,7 @@ fn bookmarked(resources: &str) -> Vec<(String, bool)> {
         r#"{{"type":"BOOKMARK","clusterUid":"c","instance":"i","resources":{{{resources}}}}}"#
     );
     let mut events = read(line);
-    let Content::Bookmark(bookmark) = events.remove(0).unwrap().content else {
+    let Some(Observation::Bookmark { bookmark, .. }) = events.remove(0).unwrap().observation else {
         panic!("no bookmark");
     };
     let kinds = bookmark.resources.into_iter();
@@ -207,7 +210,10 @@ fn a_resource_quota_is_adopted() {
 
     let not_adopting = Arc::new(Reader::new(&BTreeMap::new(), false));
     let read = not_adopting.read(quota.into(), NOW).next().unwrap().unwrap();
-    assert!(matches!(read.content, Content::Sighting(Sighting::Alive { quota: None, .. })));
+    assert!(matches!(
+        read.observation,
+        Some(Observation::Sighting(Sighting::Alive { quota: None, .. }))
+    ));
 }
 
 #[test]
@@ -267,7 +273,7 @@ fn a_cluster_resource_quota_is_adopted() {
     let not_adopting = Arc::new(Reader::new(&BTreeMap::new(), false));
     let mut read = not_adopting.read(group.to_owned().into(), NOW);
     let read = read.next().unwrap().unwrap();
-    assert!(matches!(read.content, Content::Nothing));
+    assert!(read.observation.is_none());
     for (good, bad) in [
         (r#""name":"red""#, r#""name":"Red""#),
         (r#""uid":"g-1""#, r#""uid":"""#),
@@ -285,7 +291,9 @@ fn a_list_of_groups_can_be_empty_only_where_they_are_adopted() {
     for adopt in [true, false] {
         let reader = Arc::new(Reader::new(&BTreeMap::new(), adopt));
         let read = reader.read(begin.into(), NOW).next().unwrap().unwrap();
-        let Content::Relist(Relist::Begin { allow_empty, .. }) = read.content else {
+        let Some(Observation::Relist { relist: Relist::Begin { allow_empty, .. }, .. }) =
+            read.observation
+        else {
             panic!("no relist");
         };
         assert_eq!(allow_empty, adopt);
@@ -333,7 +341,8 @@ fn a_watch_event_can_name_the_kind_of_its_object() {
     assert_eq!(alive(same).0, pods);
     // So can the bookmark that ends a list.
     let end = widget(r#""widget-types.example.com""#).replace("ADDED", "BOOKMARK");
-    let Content::Relist(Relist::Finish(end)) = read(end).remove(0).unwrap().content else {
+    let end = read(end).remove(0).unwrap().observation;
+    let Some(Observation::Relist { relist: Relist::Finish(end), .. }) = end else {
         panic!("no end");
     };
     assert_eq!(end.resource, "widget-types.example.com");
@@ -411,7 +420,7 @@ fn the_examples_of_the_documentation_are_understood() {
         let events = read(example.split("```").next().unwrap());
         assert!(!events.is_empty());
         for event in events {
-            assert!(!matches!(event.unwrap().content, Content::Nothing));
+            assert!(event.unwrap().observation.is_some());
         }
     }
 }

@@ -23,7 +23,7 @@ fn sighting(uid: &str, version: u64) -> Incoming {
         ends_reservation: false,
     };
     let sighting = Sighting::Alive { object: Box::new(object), quota: None };
-    Incoming { content: Content::Sighting(sighting), size: 100 }
+    Incoming { observation: Some(Observation::Sighting(sighting)), size: 100 }
 }
 
 fn consumed(position: u64) -> Consumed {
@@ -41,7 +41,7 @@ fn decided(
     let (recorded, _) = source::record(
         &mut transaction,
         &Actor::named("test"),
-        chunk.items.clone(),
+        chunk.observations.clone(),
         chunk.ignored,
         consumed,
     );
@@ -61,7 +61,7 @@ fn a_chunk_its_gaps_and_its_cursor_are_recorded_together() {
     chunk.add(sighting("a", 1));
     chunk.add_gap(&source, 5..=5);
     chunk.add(sighting("a", 1));
-    chunk.add(Incoming { content: Content::Nothing, size: 10 });
+    chunk.add(Incoming { observation: None, size: 10 });
     chunk.add_rejected(&"OBJECTS".into(), 6, rejected("x"));
     let mut state = State::default();
     let (recorded, entries) = decided(&mut state, &chunk, Some(&consumed(7)));
@@ -113,7 +113,7 @@ fn a_chunk_is_full_by_entries_or_by_size() {
     assert!(chunk.is_empty());
     chunk.add(sighting("a", 1));
     assert!(chunk.is_full(1) && !chunk.is_full(2));
-    chunk.add(Incoming { content: Content::Nothing, size: CHUNK_BYTES });
+    chunk.add(Incoming { observation: None, size: CHUNK_BYTES });
     assert!(chunk.is_full(usize::MAX));
 }
 
@@ -266,7 +266,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
         namespace: "team-a".into(),
         quota: None,
     };
-    before.add(Incoming { content: Content::Sighting(deleted), size: 100 });
+    before.add(Incoming { observation: Some(Observation::Sighting(deleted)), size: 100 });
     decided(&mut state, &before, None);
     let alive = |state: &State, uid: &str| {
         let object = state.object("team-a", &Uid::new(uid).unwrap());

@@ -27,7 +27,7 @@ use super::super::{
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::{api::groups, clock::now, fairness::Turn};
+use crate::{clock::now, fairness::Turn, render};
 
 /// Objects whose last sent version is kept. Other objects may be sent again unchanged.
 const SENT_MAX: usize = 1 << 14;
@@ -126,7 +126,7 @@ impl EventMaker<'_> {
         head: Sequence,
     ) -> Result<Option<(usize, Key)>> {
         for (part, (purpose, copied)) in parts.into_iter().enumerate() {
-            for view in copied.views(self.turn) {
+            for view in copied.views(true, self.turn) {
                 self.turn.pause();
                 let key = view.key();
                 match purpose {
@@ -285,7 +285,8 @@ impl EventMaker<'_> {
 
     fn send(&mut self, event: &str, object: &Object) -> Result<()> {
         let manner = self.manner;
-        let (json, version) = (object.to_json()?, &object.manifest.metadata().resource_version);
+        let json = manner.shape.json(object, manner.attachment)?;
+        let version = &object.manifest.metadata().resource_version;
         let cells = || table::cells(object, now());
         let item = manner.shape.item(json, manner.attachment, cells);
         let columns = || self.client.columns(manner.scope.kind);
@@ -344,8 +345,8 @@ fn of_quota(view: &QuotaView, digest: &mut Digest) {
     }
 }
 
-fn of_group(seen: &groups::GroupWithMembers, digest: &mut Digest) {
-    let groups::GroupWithMembers { view, members, contender } = seen;
+fn of_group(seen: &render::group::GroupWithMembers, digest: &mut Digest) {
+    let render::group::GroupWithMembers { view, members, contender } = seen;
     let own = (
         view.entry,
         &view.hard,

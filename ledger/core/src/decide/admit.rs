@@ -14,13 +14,15 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
-    awaited_versions, explain,
+    Basis, Decision, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester,
+    awaited_versions,
+    case::Case,
+    explain,
     name_conflicts::{self, needs_later},
     reserve,
 };
 use crate::{
-    event::{Event, Reservation, Sequence},
+    event::{Event, Reservation},
     state::{self, Counted, ObjectView, Overlay, State, Tracked},
 };
 use quota_semantics::{
@@ -53,23 +55,6 @@ pub enum Measure {
     },
 }
 
-/// The result of an admission.
-#[derive(Clone, Debug, Default)]
-pub struct Admitted {
-    /// The events to record.
-    pub events: Vec<Event>,
-    /// The entry that granted the same request before.
-    pub replayed: Option<Sequence>,
-    /// The charged quotas, with the charged limits of each.
-    pub charged: Vec<CheckedQuota>,
-    /// The workload was scaled without a decision, since another workload is charged for its pods.
-    pub unmeasured: bool,
-    /// Notices about the request.
-    pub notices: Vec<Notice>,
-    /// Resources to warn of, since nothing limits them.
-    pub unlimited: Vec<Name>,
-}
-
 /// Decides whether an object may be stored, and reserves its growth until the object is observed.
 ///
 /// # Errors
@@ -80,10 +65,10 @@ pub fn admit(
     by: &Requester,
     review: &Review,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     match consider(state, now, by, review, policy) {
         // A status states what is there already. What cannot be held counts once it is observed.
-        Err(_) if review.request.subresource == "status" => Ok(Admitted::default()),
+        Err(_) if review.request.subresource == "status" => Ok(Decision::default()),
         considered => considered,
     }
 }
@@ -94,17 +79,17 @@ fn consider(
     by: &Requester,
     review: &Review,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let request = &*review.request.counted(state);
     if is_unlimited(state, &request.namespace, policy) {
-        return Ok(Admitted::default());
+        return Ok(Decision::default());
     }
     let footprint = match &review.measure {
         Measure::Given => None,
         Measure::Scaled { replicas } => match scaled(state, request, *replicas)? {
             Some(footprint) => Some(footprint),
             None => {
-                return Ok(Admitted { unmeasured: true, ..Admitted::default() });
+                return Ok(Decision { unmeasured: true, ..Decision::default() });
             }
         },
     };
@@ -131,16 +116,16 @@ fn decide(
     request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     match held_before(state, by, request) {
         Ok(None) => {}
         Ok(Some(granted)) => {
             let pending = Some(&*granted.reservation).filter(|_| granted.ended.is_none() && holds);
             let prolonged = pending.and_then(|pending| prolonged(pending, now, policy));
-            return Ok(Admitted {
+            return Ok(Decision {
                 events: prolonged.into_iter().collect(),
                 replayed: Some(granted.entry),
-                ..Admitted::default()
+                ..Decision::default()
             });
         }
         Err(Refusal::UidReused(_)) => {
@@ -195,7 +180,7 @@ fn reconsider(
     request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let request = FingerprintedRequest::from(Request {
         basis: Basis::Update { version: 0 },
         ..Request::clone(request)
@@ -210,7 +195,7 @@ fn settle(
     case: Case<'_>,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let Request { namespace, .. } = &**case.request;
     let bounds = &policy.bounds;
     bounds.check_reviewed(state, &case.overlay, namespace, &case.target.resources)?;
@@ -239,12 +224,12 @@ fn settle(
         }
         _ => Vec::new(),
     };
-    Ok(Admitted {
+    Ok(Decision {
         events,
         charged,
         notices: case.notices(limits, &charges),
         unlimited,
-        ..Admitted::default()
+        ..Decision::default()
     })
 }
 
@@ -282,7 +267,7 @@ fn grow_unseen(
     before: &Footprint,
     holds: bool,
     policy: &Policy,
-) -> Result<Admitted, Refusal> {
+) -> Result<Decision, Refusal> {
     let growth = request.footprint.resources.delta_over(&before.resources);
     let grows = |name: &Name, _: &Quantity| growth.get(name).is_some_and(Quantity::is_positive);
     let mut footprint = request.footprint.clone();
@@ -312,7 +297,7 @@ fn grow_unseen(
         FingerprintedRequest::from(Request { footprint, before: None, ..Request::clone(request) });
     let case = Case::of(state, by, &request, Overlay::default());
     if !needs_room && case.pending.is_none() {
-        return Ok(Admitted::default());
+        return Ok(Decision::default());
     }
     settle(state, now, case, holds, policy)
 }

@@ -4,9 +4,8 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::{
-    Basis, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester,
+    Basis, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester, awaited_versions,
     explain::{Detail, checked_quotas, detail},
-    awaited_versions,
 };
 use crate::{
     event::{Event, Reservation},

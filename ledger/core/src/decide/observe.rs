@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{adopted_group, charging::relieved, name_conflicts, namespaces, quota::adopted_version, relist};
+use super::{
+    adopted_group, charging::relieved, name_conflicts, namespaces, quota::adopted_version, relist,
+};
 use crate::{
     event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
     state::State,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Basis, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
+    Basis, Decision, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
     explain::checked_quotas,
 };
 use crate::{
@@ -11,22 +11,6 @@ use crate::{
     state::{self, End, Overlay, ReservationStatus, State, Tracked},
 };
 use quota_semantics::{Name, Span, Timestamp, admission::CheckedQuota};
-
-/// The result of a reservation request.
-#[derive(Clone, Debug)]
-pub struct Reserved {
-    /// The events to record.
-    pub events: Vec<Event>,
-    /// The status of a new reservation once the events are recorded; none: a recorded one is grown, or was granted to
-    /// the same request.
-    pub status: Option<ReservationStatus>,
-    /// Whether the same request was granted before.
-    pub replayed: bool,
-    /// Notices about the request.
-    pub notices: Vec<Notice>,
-    /// Resources to warn of, since nothing limits them.
-    pub unlimited: Vec<Name>,
-}
 
 /// The result of a check that found room.
 #[derive(Clone, Debug)]
@@ -55,7 +39,7 @@ pub fn reserve(
     by: &Requester,
     request: &FingerprintedRequest,
     policy: &Policy,
-) -> Result<Reserved, Refusal> {
+) -> Result<Decision, Refusal> {
     let (reserved, _) = decide(state, now, by, request, policy, Overlay::default())?;
     Ok(reserved)
 }
@@ -70,7 +54,7 @@ pub fn reserve_all(
     by: &Requester,
     requests: &[FingerprintedRequest],
     policy: &Policy,
-) -> Result<Vec<Reserved>, (usize, Refusal)> {
+) -> Result<Vec<Decision>, (usize, Refusal)> {
     let mut overlay = Overlay::default();
     let mut seen = BTreeSet::new();
     let mut all = Vec::with_capacity(requests.len());
@@ -133,7 +117,7 @@ fn decide(
     request: &FingerprintedRequest,
     policy: &Policy,
     overlay: Overlay,
-) -> Result<(Reserved, Overlay), Refusal> {
+) -> Result<(Decision, Overlay), Refusal> {
     let request = &*request.counted(state);
     if overlay.has_ended(&request.namespace, &request.uid) {
         return Err(ended(state, request, Some((End::Superseded, now))));
@@ -141,13 +125,7 @@ fn decide(
     if let Some(tracked) = granted_before(state, request)? {
         // The principal that is granted a reservation owns it.
         by.must_own(&tracked.owner, &request.uid)?;
-        let before = Reserved {
-            events: Vec::new(),
-            status: None,
-            replayed: true,
-            notices: Vec::new(),
-            unlimited: Vec::new(),
-        };
+        let before = Decision { replayed: Some(tracked.entry), ..Decision::default() };
         return Ok((before, overlay));
     }
     policy.bounds.check_request(state, &overlay, request)?;
@@ -166,16 +144,16 @@ fn decide(
     let unlimited = case.unlimited_to_warn_of(&limits, &holding.unlimited, policy);
     let notices = case.notices(limits, &charges);
     let events = case.grant(state, now, ttl, policy)?;
-    let reserved = Reserved {
+    let reserved = Decision {
         status: granted(&events).map(|reservation| ReservationStatus {
             reservation: reservation.clone(),
             end: None,
             holding: Some(holding),
         }),
         events,
-        replayed: false,
         notices,
         unlimited,
+        ..Decision::default()
     };
     Ok((reserved, case.overlay))
 }

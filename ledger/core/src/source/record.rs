@@ -9,9 +9,9 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
-/// A report of a source.
+/// A report of a source: one message as read, or what is known of lost messages.
 #[derive(Clone, Debug)]
-pub enum Item {
+pub enum Observation {
     /// An event that was understood.
     Sighting(Sighting),
     /// An event that was not understood.
@@ -91,7 +91,7 @@ pub struct Relisted {
 pub fn record(
     transaction: &mut WriteTransaction<'_>,
     actor: &Arc<Actor>,
-    items: Vec<Item>,
+    items: Vec<Observation>,
     ignored: u64,
     consumed: Option<&Consumed>,
 ) -> (Recorded, Relisted) {
@@ -109,12 +109,12 @@ pub fn record(
     let mut recorded = Recorded { ignored, ..Recorded::default() };
     for item in items {
         let is_news = match item {
-            Item::Rejected { letter, resource } => {
+            Observation::Rejected { letter, resource } => {
                 recording.note([decide::reject(letter, resource)]);
                 recorded.rejected += 1;
                 continue;
             }
-            Item::Gap { source, positions } => {
+            Observation::Gap { source, positions } => {
                 // The cursor is before the gap, and must not go back.
                 let is_behind =
                     consumed.is_some_and(|consumed| consumed.cursor.position < *positions.start());
@@ -123,15 +123,15 @@ pub fn record(
                 recording.note(passed.into_iter().chain([gap]));
                 continue;
             }
-            Item::Sighting(sighting) => recording.see(sighting),
-            Item::Bookmark { bookmark, received } => recording.progress(&bookmark, received),
-            Item::Relist { relist, received: Some((source, time)) }
+            Observation::Sighting(sighting) => recording.see(sighting),
+            Observation::Bookmark { bookmark, received } => recording.progress(&bookmark, received),
+            Observation::Relist { relist, received: Some((source, time)) }
                 if decide::was_consumed_before(recording.transaction.state(), &source, time) =>
             {
                 recording.relisted.outdated.push(relist);
                 false
             }
-            Item::Relist { relist, .. } => recording.relist(relist),
+            Observation::Relist { relist, .. } => recording.relist(relist),
         };
         *match is_news {
             true => &mut recorded.accepted,

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ObjectView, ObjectsView, State,
-    name_holders::ByPlace,
     groups::Choosers,
+    name_holders::ByPlace,
     namespaces::{self, Claim, Namespace, hold},
     reservations,
     slab::Slab,

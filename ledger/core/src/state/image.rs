@@ -8,13 +8,13 @@ use std::io::{self, Read, Write};
 
 use super::{
     Head, State,
-    name_holders::{NameHolders, ByPlace},
-    override_ends::Deadlines,
     deleted::{Deleted, Uids},
     groups::{self, Group, Groups},
+    name_holders::{ByPlace, NameHolders},
     namespaces::{Namespace, Namespaces},
     objects::{Object, Objects},
     observed::NamespaceUids,
+    override_ends::Deadlines,
     pool::{Pool, Pooled},
     progress::Progress,
     relists::Relists,

@@ -4,24 +4,24 @@
 //! Every table is deterministic: equal entries give an equal state, byte for byte.
 
 mod apply;
-mod name_holders;
-mod group_path;
 mod charging;
 mod counted;
-mod override_ends;
 mod deleted;
 mod explain;
+mod group_path;
 mod groups;
 mod image;
 mod label;
 mod levels;
 mod limit_sums;
 mod listable;
+mod name_holders;
 mod namespaces;
 mod objects;
 mod objects_view;
 mod observed;
 mod overlay;
+mod override_ends;
 mod places;
 mod pool;
 mod progress;
@@ -70,12 +70,12 @@ pub(crate) use tracked_reservation::Tracked;
 pub(crate) use unlimited::{bare, holding, limited, unlimited};
 
 use crate::event::{Cursor, Sequence};
-use name_holders::NameHolders;
-use override_ends::Deadlines;
 use groups::Groups;
+use name_holders::NameHolders;
 use namespaces::Namespaces;
 use objects::Objects;
 use observed::NamespaceUids;
+use override_ends::Deadlines;
 use pool::Pool;
 use progress::Progress;
 use quota_semantics::{Name, Timestamp, object::Footprint};

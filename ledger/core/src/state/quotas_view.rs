@@ -170,6 +170,12 @@ impl QuotasView {
         self.quotas.iter().map(CopiedQuota::amounts).sum()
     }
 
+    /// The number of their limits.
+    #[must_use]
+    pub fn limits(&self) -> usize {
+        self.quotas.iter().map(|copied| copied.quota.hard().len()).sum()
+    }
+
     /// The bytes of their metadata.
     #[must_use]
     pub fn metadata_bytes(&self) -> usize {
@@ -196,10 +202,13 @@ impl QuotasView {
         self.quotas.iter().map(CopiedQuota::view)
     }
 
-    /// The same; each is released as soon as its numbers are computed.
-    pub fn into_views(self) -> impl Iterator<Item = QuotaView> {
+    /// The same, without the holders unless they are wanted; each is released as soon as its numbers are computed.
+    pub fn into_views(self, with_holders: bool) -> impl Iterator<Item = QuotaView> {
         let quotas = self.quotas.into_iter();
-        quotas.map(|copied| copied.view())
+        quotas.map(move |copied| match with_holders {
+            true => copied.view(),
+            false => copied.numbers(),
+        })
     }
 
     /// Adds the quotas of another view.
@@ -273,21 +282,24 @@ impl CopiedQuota {
     /// The quota with its numbers and the holders of reservations.
     #[must_use]
     pub fn view(&self) -> QuotaView {
-        self.beside.view(&self.quota)
+        let (holds, holds_omitted) = (self.beside.holds(&self.quota), self.beside.omitted);
+        QuotaView { holds, holds_omitted, ..self.numbers() }
+    }
+
+    /// The quota with its numbers, without the holders of reservations: they are counted as omitted.
+    #[must_use]
+    pub fn numbers(&self) -> QuotaView {
+        QuotaView {
+            record: self.quota.record.clone(),
+            entry: self.quota.entry,
+            figures: self.figures(),
+            holds: Vec::new(),
+            holds_omitted: self.beside.pending.len() + self.beside.omitted,
+        }
     }
 }
 
 impl SharedByQuotas {
-    fn view(&self, quota: &QuotaState) -> QuotaView {
-        QuotaView {
-            record: quota.record.clone(),
-            entry: quota.entry,
-            figures: self.figures(quota),
-            holds: self.holds(quota),
-            holds_omitted: self.omitted,
-        }
-    }
-
     fn figures(&self, quota: &QuotaState) -> Vec<Figure> {
         let sums = match quota.is_scoped() {
             true => &quota.scoped,

@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     DIRECTORIES, Damage, Durable, Error, Operation, Options, SnapshotInfo,
+    anchor::{self, Anchor},
     archive::Archive,
     base::{self, Base},
     disk::{Disk, Lock, TEMPORARY},
@@ -21,7 +22,6 @@ use super::{
     snapshot::Snapshots,
     store::{Current, Epochs, Lifecycle, Signal, Store, WritePath},
     wal::{self, Wal, Writer},
-    anchor::{self, Anchor},
 };
 
 /// Name of the lock file in the data directory. The file exists, and is not replaced, as long as the ledger is open.

@@ -7,12 +7,12 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::Store;
 use crate::{
     Batch, Durable, Error,
+    anchor::Anchor,
     disk::File,
     wal::{
         Writer,
         writer::{self, Prepared},
     },
-    anchor::Anchor,
 };
 
 /// How long the writer waits for room before it checks again.

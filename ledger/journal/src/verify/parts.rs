@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     super::{
+        anchor,
         archive::{Archive, ArchiveFile},
         base,
         epoch::{self, Epoch, Seal},
@@ -17,7 +18,6 @@ use super::{
         parallel,
         snapshot::Snapshots,
         wal::{self as wal, scan},
-        anchor,
     },
     Damage, Disk, Durable, Error, Findings, Frames, Observer, Verified,
 };

@@ -11,10 +11,10 @@ use std::{mem, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::jetstream::{
-    PositionFile, Clock, Log, Names, Offset, WallClock,
-    stored_position::StoredPosition,
+    Clock, Log, Names, Offset, PositionFile, WallClock,
     confirmations::Confirmations,
     log::{LogMessage, ServerMessage, ServerMessages},
+    stored_position::StoredPosition,
 };
 
 /// Without progress for this time another server is tried. A lost leader is replaced earlier: a candidate must not

@@ -1,6 +1,6 @@
 //! Stores the position of a member in the stream from time to time.
 
-use crate::protocol::{PendingPosition, Millis, Position};
+use crate::protocol::{Millis, PendingPosition, Position};
 use futures::FutureExt;
 use quota_journal::Durable;
 use tokio::task::JoinHandle;

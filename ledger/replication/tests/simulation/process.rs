@@ -10,7 +10,7 @@ use quota_core::{
     transaction::WriteTransaction,
 };
 use quota_journal::{Batch, Durable, Error, Journal, StoredBatch};
-use quota_ledger::group_commit::{Appended, GroupCommit, ClosedBatch};
+use quota_ledger::group_commit::{Appended, ClosedBatch, GroupCommit};
 use quota_replication::protocol::{Identity, Member, Millis, NodeName, Position, Role, Settings};
 use quota_semantics::Timestamp;
 

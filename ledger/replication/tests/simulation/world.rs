@@ -12,7 +12,7 @@ use std::{
 
 use quota_journal::{Hash, StoredBatch};
 use quota_replication::protocol::{
-    Action, PendingPosition, Identity, Kind, LedgerId, Message, NodeName, Position, Reply, Role,
+    Action, Identity, Kind, LedgerId, Message, NodeName, PendingPosition, Position, Reply, Role,
 };
 use quota_semantics::Timestamp;
 

@@ -1,7 +1,7 @@
 //! Groups that choose objects by their own labels.
 
 use quota_core::{
-    decide::{self, Admitted, Measure, Review, admit, set_object_labels},
+    decide::{self, Decision, Measure, Review, admit, set_object_labels},
     event::{RelistBegin, RelistScope, Watermark, Watermarks},
 };
 
@@ -40,7 +40,7 @@ impl Given {
     }
 
     /// An API server is about to create an object of this name.
-    fn admits(&mut self, name: &str, mut request: Request) -> Result<Admitted, Refusal> {
+    fn admits(&mut self, name: &str, mut request: Request) -> Result<Decision, Refusal> {
         request.name = name.into();
         let review = Review { request: request.into(), measure: Measure::Given, holds: true };
         let admitted = admit(&self.state, self.now(), &by(), &review, &self.policy)?;

@@ -7,10 +7,10 @@ use super::*;
 fn relist(payload: &str) -> Option<Relist> {
     let mut events = read(payload);
     assert_eq!(events.len(), 1);
-    match events.remove(0).unwrap().content {
-        Content::Relist(relist) => Some(relist),
-        Content::Nothing | Content::Bookmark(_) => None,
-        Content::Sighting(sighting) => panic!("{sighting:?}"),
+    match events.remove(0).unwrap().observation {
+        Some(Observation::Relist { relist, .. }) => Some(relist),
+        None | Some(Observation::Bookmark { .. }) => None,
+        Some(other) => panic!("{other:?}"),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use quota_core::{
     audit::Naive,
     decide::{
-        self, Admitted, Adopted, Basis, Measure, Policy, QuotaChange, Refusal, Request, Requester,
-        Reserved, Review, Sighting,
+        self, Adopted, Basis, Decision, Measure, Policy, QuotaChange, Refusal, Request, Requester,
+        Review, Sighting,
     },
     event::{Actor, Entry, Event, Reservation},
     state::State,
@@ -41,7 +41,7 @@ pub struct World {
     /// The grant of the last step.
     granted: Option<Arc<Reservation>>,
     /// The admission of the last step, and its request.
-    pub admitted: Option<(Request, bool, Admitted)>,
+    pub admitted: Option<(Request, bool, Decision)>,
     open: OpenBatch,
     clock: i64,
     watermark: Option<Timestamp>,
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Decides on a request to reserve, and writes what follows.
-    pub fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
+    pub fn reserve(&mut self, request: &Request) -> Result<Decision, Refusal> {
         let reserved =
             decide::reserve(&self.state, self.now(), &by(), &request.clone().into(), &self.policy)?;
         self.record(reserved.events.clone());
@@ -218,7 +218,7 @@ impl World {
 
     fn request(&mut self, request: Request) -> bool {
         match self.reserve(&request) {
-            Ok(Reserved { replayed: false, events, .. }) => {
+            Ok(Decision { replayed: None, events, .. }) => {
                 self.granted = events.iter().find_map(|event| match event {
                     Event::ReservationGranted(reservation) => Some(reservation.clone()),
                     _ => None,

@@ -50,7 +50,7 @@ impl World {
             .record(&Actor::named("test"), events);
     }
 
-    fn admit(&mut self, review: &Review) -> Result<Admitted, String> {
+    fn admit(&mut self, review: &Review) -> Result<Decision, String> {
         let admitted = admit(&self.state, NOW, &Requester::holder("test"), review, &self.policy);
         let admitted = admitted.map_err(|refusal| refusal.to_string())?;
         self.record(admitted.events.clone());

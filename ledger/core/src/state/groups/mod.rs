@@ -16,8 +16,8 @@
 //! a grant grows with the length of the chain alone.
 
 mod adopted;
-mod label_index;
 mod counting;
+mod label_index;
 mod membership;
 mod open;
 mod structure;

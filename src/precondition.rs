@@ -7,10 +7,10 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use quota_core::{decide::Precondition, event::Sequence};
 
-use super::problem::{Problem, Reason};
+use crate::problem::{Problem, Reason};
 
 /// The tag of the quota or group that this entry set and whose status is this text.
-pub(super) fn tag(entry: Sequence, status: &[u8]) -> HeaderValue {
+pub(crate) fn tag(entry: Sequence, status: &[u8]) -> HeaderValue {
     let digest = blake3::hash(status);
     let digest = &digest.to_hex()[..16];
     HeaderValue::from_str(&format!("\"{entry}-{digest}\""))
@@ -32,7 +32,7 @@ pub(crate) fn has(headers: &HeaderMap, tag: &HeaderValue) -> bool {
 ///
 /// # Errors
 /// `Malformed` if the headers cannot be parsed: a condition must not be ignored.
-pub(super) fn of(headers: &HeaderMap) -> Result<Option<Precondition>, Problem> {
+pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Precondition>, Problem> {
     let if_match = text(headers, header::IF_MATCH)?;
     let if_none_match = text(headers, header::IF_NONE_MATCH)?;
     match (if_match, if_none_match) {

@@ -10,7 +10,7 @@ use quota_core::{
 use quota_semantics::Timestamp;
 
 /// The object that a reservation is for.
-pub(in crate::api) fn holder(reservation: &event::Reservation) -> Holder<'_> {
+pub(crate) fn holder(reservation: &event::Reservation) -> Holder<'_> {
     Holder {
         api_version: Cow::Borrowed(&reservation.api_version),
         kind: Cow::Borrowed(&reservation.kind),
@@ -20,7 +20,7 @@ pub(in crate::api) fn holder(reservation: &event::Reservation) -> Holder<'_> {
 }
 
 /// A reservation as an item of a list.
-pub(super) fn item(
+pub(crate) fn item(
     reservation: &event::Reservation,
     end: Option<(End, Timestamp)>,
 ) -> Reservation<'_> {
@@ -51,10 +51,7 @@ pub(super) fn item(
 }
 
 /// A reservation with its holder.
-pub(in crate::api) fn whole<'a>(
-    status: &'a ReservationStatus,
-    warnings: &'a [String],
-) -> Reservation<'a> {
+pub(crate) fn whole<'a>(status: &'a ReservationStatus, warnings: &'a [String]) -> Reservation<'a> {
     let item = item(&status.reservation, status.end);
     let Some(holding) = &status.holding else {
         return item;
@@ -69,14 +66,14 @@ pub(in crate::api) fn whole<'a>(
 }
 
 /// Writes the same text as serde in a fraction of the time: most callers wait for this answer.
-pub(super) fn write(reservation: &Reservation<'_>, out: &mut Vec<u8>) {
+pub(crate) fn write(reservation: &Reservation<'_>, out: &mut Vec<u8>) {
     out.push(b'{');
     write_fields(reservation, out);
     out.push(b'}');
 }
 
 /// Writes the fields alone, for an object that begins with other fields.
-pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut Vec<u8>) {
+pub(crate) fn write_fields(this: &Reservation<'_>, out: &mut Vec<u8>) {
     let Holder { api_version, kind, name, uid } = &this.reserved_by;
     field(out, "\"namespace\":", &this.namespace);
     put(out, ",\"reservedBy\":{");
@@ -126,10 +123,10 @@ pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut Vec<u8>) {
 }
 
 /// The field for a lagging source, to be appended after other fields.
-pub(in crate::api) const LAGGING: &str = ",\"lagging\":true";
+pub(crate) const LAGGING: &str = ",\"lagging\":true";
 
 /// Appends the position of the ledger after other fields.
-pub(in crate::api) fn write_head(out: &mut Vec<u8>, Head { sequence, time }: &Head) {
+pub(crate) fn write_head(out: &mut Vec<u8>, Head { sequence, time }: &Head) {
     // Writing to memory does not fail.
     _ = write!(out, ",\"asOf\":{{\"sequence\":{sequence}");
     timed(out, ",\"time\":", *time);

@@ -1,4 +1,4 @@
-//! Renders a group for responses, and its metadata for storage.
+//! A group in the format of `/v1` and as a manifest, and its metadata for storage.
 
 use quota_client::wire;
 use quota_core::{
@@ -18,16 +18,16 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-use super::super::{answer, render};
+use super::quota::{self, numbers};
 use crate::{auth::Reader, enforcement::Enforcement, fairness::BYTES_PER_AMOUNT};
 
 /// Most members that one answer lists.
-pub const MEMBERS_MAX: usize = 1000;
+pub(crate) const MEMBERS_MAX: usize = 1000;
 
 /// A group and its first members as of one moment. Taking it copies pointers; the numbers are computed while the state
 /// goes on.
 #[derive(Clone, Debug)]
-pub struct Copied {
+pub(crate) struct Copied {
     /// The group.
     pub group: CopiedGroup,
     members: MembersView,
@@ -36,14 +36,12 @@ pub struct Copied {
 
 impl Copied {
     /// Looks up a group of this state by its name.
-    #[must_use]
-    pub fn of(state: &state::State, name: &str) -> Option<Self> {
+    pub(crate) fn of(state: &state::State, name: &str) -> Option<Self> {
         Self::with(state, state.copied_group(name)?)
     }
 
     /// A group of this state with its members.
-    #[must_use]
-    pub fn with(state: &state::State, group: CopiedGroup) -> Option<Self> {
+    pub(crate) fn with(state: &state::State, group: CopiedGroup) -> Option<Self> {
         let name = &group.record.name;
         let (members, _) = state.group_members(name, "", MEMBERS_MAX)?;
         let contender = state.contender(name);
@@ -56,8 +54,7 @@ impl Copied {
 
     /// A group of this state for a caller: only the members that the caller may read are shown and counted, and no other
     /// group is named. None if there is no such member.
-    #[must_use]
-    pub fn for_reader(
+    pub(crate) fn for_reader(
         state: &state::State,
         mut group: CopiedGroup,
         reader: &Reader,
@@ -76,8 +73,7 @@ impl Copied {
 
     /// A group of this state as if only those of these namespaces that are members were its members. Without a
     /// contender: its namespace would be named, too.
-    #[must_use]
-    pub fn of_members(
+    pub(crate) fn of_members(
         state: &state::State,
         mut group: CopiedGroup,
         names: &[Name],
@@ -88,20 +84,22 @@ impl Copied {
     }
 
     /// The number of groups and namespaces that were looked up.
-    #[must_use]
-    pub const fn places(&self) -> usize {
+    pub(crate) const fn places(&self) -> usize {
         1 + self.group.children.len() + self.members.len()
     }
 
     /// How many amounts an answer with it shows; its metadata and selectors are shown, too.
-    #[must_use]
-    pub fn amounts(&self) -> usize {
+    pub(crate) fn amounts(&self) -> usize {
         amounts_of(&self.group) + self.group.limits() * self.members.len()
     }
 
+    /// The group with its numbers, without its members.
+    pub(crate) fn without_members(self) -> GroupWithMembers {
+        GroupWithMembers { view: self.group.view(), members: Vec::new(), contender: None }
+    }
+
     /// The group with its numbers. `pause` is called after each member.
-    #[must_use]
-    pub fn seen(self, pause: impl Fn()) -> GroupWithMembers {
+    pub(crate) fn seen(self, pause: impl Fn()) -> GroupWithMembers {
         GroupWithMembers {
             view: self.group.view(),
             members: self.members.views().inspect(|_| pause()).collect(),
@@ -111,7 +109,7 @@ impl Copied {
 }
 
 /// Removes from a selector the names of namespaces that the caller may not read.
-pub fn hide_names(selector: &mut Selector, reads: impl Fn(&str) -> bool) {
+pub(crate) fn hide_names(selector: &mut Selector, reads: impl Fn(&str) -> bool) {
     let Some(labels) = &mut selector.labels else {
         return;
     };
@@ -125,7 +123,7 @@ pub fn hide_names(selector: &mut Selector, reads: impl Fn(&str) -> bool) {
 }
 
 /// A group as a caller may see it: without the names of other namespaces.
-pub(super) fn hide_others(group: &mut wire::Group, reader: &Reader) {
+pub(crate) fn hide_others(group: &mut wire::Group, reader: &Reader) {
     if !reader.reads_all() {
         group.annotations.remove(LAST_APPLIED);
         hide_names(&mut group.selector, |namespace| reader.reads(namespace));
@@ -133,14 +131,13 @@ pub(super) fn hide_others(group: &mut wire::Group, reader: &Reader) {
 }
 
 /// How many amounts an answer with a group shows, without its members; its metadata and selectors are shown, too.
-#[must_use]
-pub fn amounts_of(group: &CopiedGroup) -> usize {
+pub(crate) fn amounts_of(group: &CopiedGroup) -> usize {
     1 + group.limits() + group.children.len() + group.bytes / BYTES_PER_AMOUNT
 }
 
 /// A group with its numbers and its first members.
 #[derive(Clone, Debug)]
-pub struct GroupWithMembers {
+pub(crate) struct GroupWithMembers {
     /// The group.
     pub view: GroupView,
     /// Its members by name; at most [`MEMBERS_MAX`].
@@ -151,21 +148,19 @@ pub struct GroupWithMembers {
 
 impl GroupWithMembers {
     /// How many amounts an answer with it shows; its metadata and selectors are shown, too.
-    #[must_use]
-    pub fn amounts(&self) -> usize {
+    pub(crate) fn amounts(&self) -> usize {
         let GroupView { figures, children, bytes, .. } = &self.view;
         figures.len() * (1 + self.members.len()) + children.len() + bytes / BYTES_PER_AMOUNT
     }
 
     /// The number of members that are not listed.
-    #[must_use]
-    pub fn omitted(&self) -> usize {
+    pub(crate) fn omitted(&self) -> usize {
         self.view.members.saturating_sub(self.members.len())
     }
 }
 
 /// A group in the format of `/v1`; without its members if they are not given.
-pub(super) fn group(
+pub(crate) fn to_wire(
     view: &GroupView,
     members: Option<&GroupWithMembers>,
     enforcement: &Enforcement,
@@ -211,7 +206,7 @@ pub(super) fn group(
 }
 
 /// A group's usage as a response body.
-pub(super) fn usage(seen: &GroupWithMembers, head: Head, lagging: bool) -> wire::GroupUsage {
+pub(crate) fn usage(seen: &GroupWithMembers, head: Head, lagging: bool) -> wire::GroupUsage {
     let left = |figure: &Figure| {
         let mut left = figure.hard.clone();
         left.sub_assign(figure.used.as_ref().unwrap_or(&Quantity::ZERO));
@@ -248,14 +243,13 @@ pub(super) fn usage(seen: &GroupWithMembers, head: Head, lagging: bool) -> wire:
         resources: seen.view.figures.iter().enumerate().map(resource).collect(),
         namespaces: seen.members.iter().map(member).collect(),
         namespaces_omitted: seen.omitted(),
-        as_of: answer::as_of(head),
+        as_of: wire::AsOf { sequence: head.sequence, time: head.time },
         lagging,
     }
 }
 
 /// A namespace's usage of a group.
-#[must_use]
-pub fn member(member: &MemberView) -> wire::MemberUsage {
+pub(crate) fn member(member: &MemberView) -> wire::MemberUsage {
     wire::MemberUsage {
         namespace: member.namespace.clone(),
         used: numbers(&member.figures, |figure| figure.used.clone()),
@@ -264,22 +258,12 @@ pub fn member(member: &MemberView) -> wire::MemberUsage {
 }
 
 /// The limits of a group with the usage that counts against them.
-pub fn figures(view: &GroupView) -> impl Iterator<Item = &Figure> {
+pub(crate) fn figures(view: &GroupView) -> impl Iterator<Item = &Figure> {
     view.figures.iter().map(|figure| &figure.figure)
 }
 
-/// One figure of each limit, by resource.
-pub fn numbers<'a>(
-    figures: impl IntoIterator<Item = &'a Figure>,
-    number: impl Fn(&Figure) -> Option<Quantity>,
-) -> ResourceList {
-    let of = |figure: &Figure| Some((figure.resource.clone(), number(figure)?));
-    figures.into_iter().filter_map(of).collect()
-}
-
 /// Amounts that are guaranteed to groups below this one and not used by them; zeros are left out.
-#[must_use]
-pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
+pub(crate) fn guaranteed_to_others(view: &GroupView) -> ResourceList {
     let of = |figure: &GroupFigure| {
         let amount = figure.guaranteed_to_others.clone();
         (!amount.is_zero()).then(|| (figure.figure.resource.clone(), amount))
@@ -289,8 +273,7 @@ pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
 
 /// The conditions of a group: its parts that are not in effect. Conditions that depend on the members are included only
 /// if the members are given.
-#[must_use]
-pub fn conditions(
+pub(crate) fn conditions(
     view: &GroupView,
     members: Option<&GroupWithMembers>,
     enforcement: &Enforcement,
@@ -349,8 +332,7 @@ fn metadata(record: &GroupRecord, entry: Sequence) -> Metadata {
 }
 
 /// A group as a manifest without its numbers, for comparison with a changed manifest.
-#[must_use]
-pub fn manifest(record: &GroupRecord, entry: Sequence) -> Manifest {
+pub(crate) fn manifest(record: &GroupRecord, entry: Sequence) -> Manifest {
     let mut manifest = Manifest::default();
     API_VERSION.clone_into(&mut manifest.api_version);
     KIND.clone_into(&mut manifest.kind);
@@ -363,8 +345,7 @@ pub fn manifest(record: &GroupRecord, entry: Sequence) -> Manifest {
 /// The part of a manifest's metadata that is stored beside the record's own fields, of which `spec` is one. Annotations
 /// that equal the written form of the record's extensions are left out. An annotation with the same meaning in other
 /// words is kept, since its author compares texts.
-#[must_use]
-pub fn stored_metadata(manifest: &Manifest, spec: &Spec) -> Box<str> {
+pub(crate) fn stored_metadata(manifest: &Manifest, spec: &Spec) -> Box<str> {
     let mut metadata = manifest.metadata.clone();
     metadata.namespace = Name::default();
     for (key, text) in spec.extensions.to_annotations() {
@@ -372,5 +353,5 @@ pub fn stored_metadata(manifest: &Manifest, spec: &Spec) -> Box<str> {
             metadata.annotations.remove(&key);
         }
     }
-    render::stored_metadata(&metadata)
+    quota::stored_metadata(&metadata)
 }

@@ -9,16 +9,16 @@ use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use quota_core::{decide::Requester, event::Actor};
 use quota_semantics::Name;
 
-use super::problem::{Problem, Reason};
 use crate::{
     auth::{Principal, Role},
+    problem::{Problem, Reason},
     request_headers::{self, REQUEST_ID, TRACEPARENT},
 };
 
 static CHANGE_REASON: HeaderName = HeaderName::from_static("x-change-reason");
 
 /// Longer reasons are refused rather than cut.
-pub(super) const CHANGE_REASON_MAX_BYTES: usize = 512;
+pub(crate) const CHANGE_REASON_MAX_BYTES: usize = 512;
 
 /// The caller of a request, in the form that entries record.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub fn actor(headers: &HeaderMap, caller: Arc<Actor>) -> Result<Arc<Actor>, Prob
 }
 
 /// The holder of reservations that this caller makes in a namespace, and what the caller may change there.
-pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> Requester {
+pub(crate) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> Requester {
     Requester {
         principal: actor.principal.clone(),
         is_admin: principal.may(Role::Admin, namespace),
@@ -70,7 +70,7 @@ pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> Reque
 }
 
 /// Whether a reason can be recorded unchanged.
-pub(super) fn is_change_reason(text: &str) -> bool {
+pub(crate) fn is_change_reason(text: &str) -> bool {
     text.len() <= CHANGE_REASON_MAX_BYTES && !text.chars().any(char::is_control)
 }
 

@@ -30,7 +30,7 @@ fn member(cluster: &Cluster) -> ClusterMember {
     ClusterMember {
         node: cluster.node().to_string(),
         role: view.role_name().to_owned(),
-        term: view.epoch,
+        term: view.term,
         leader: view.leader.map(|leader| leader.to_string()),
     }
 }

@@ -337,12 +337,12 @@ fn hash_of(hasher: &DefaultHashBuilder, namespace: &str, uid: &Uid) -> u64 {
 
 /// What pending reservations count as against the bounds on their number: long ones count as several.
 #[derive(Clone, Debug, Default)]
-struct PendingCounts {
-    all: usize,
+pub(super) struct PendingCounts {
+    pub(super) all: usize,
     /// Of each principal that has any.
-    of_principal: HashMap<Name, usize>,
+    pub(super) of_principal: HashMap<Name, usize>,
     /// Beyond their number, of each namespace with long ones.
-    more_in: HashMap<Name, usize>,
+    pub(super) more_in: HashMap<Name, usize>,
 }
 
 impl PendingCounts {

@@ -7,24 +7,22 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::header;
-use quota_core::{event::Actor, state::State};
+use quota_core::event::Actor;
 use serde_json::Value;
 
 use super::{
     Caller, Kube,
     accept::Shape,
     applied::hide_others,
-    kind::Kind,
     object::Object,
     page::Listing,
     params::Params,
-    resource::{CopiedView, Key},
+    resource::Key,
     scope::{Position, Scope},
     status::{Failure, Result},
     table, watch,
 };
 use crate::{
-    api::groups::Copied,
     auth::Reader,
     clock::now,
     fairness::{Permit, Turn, make_sized},
@@ -39,22 +37,13 @@ pub(super) async fn get(
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let copied = |state: &State| match key.kind {
-        Kind::Quota => key.copied(state),
-        Kind::Group => {
-            let group = state.copied_group(&key.name)?;
-            Copied::for_reader(state, group, &reader).map(CopiedView::Group)
-        }
-    };
-    let (copied, head) = kube.read(copied).await?;
+    let (copied, head) = kube.read(|state| key.readable(state, &reader)).await?;
     params.check_version(head)?;
     let copied = copied.ok_or_else(|| Failure::not_found(key.kind, &key.name))?;
     let amounts = copied.amounts();
     let make = move |turn: &Turn| {
         let mut object = kube.object(copied.view(turn), head);
-        if !reader.reads_all() && key.kind == Kind::Group {
-            hide_others(&mut object.manifest, |name| reader.reads(name));
-        }
+        hide_others(&mut object.manifest, &reader);
         one(&object, shape, &params)
     };
     let made = make_sized(&actor.principal, amounts, make).await;
@@ -93,11 +82,6 @@ pub(super) async fn list(
 ) -> Result<Response> {
     let scope = Scope::new(&path, &params, reader)?;
     if params.watch {
-        // Which groups a caller may read changes with their members.
-        if path.kind == Kind::Group && !scope.reader.reads_all() {
-            let message = "a watch of groups needs the role read in all namespaces";
-            return Err(Failure::forbidden(message));
-        }
         let actor: &Actor = &actor;
         return watch::watch(kube, actor, scope, shape, params).await;
     }

@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     api::{groups, render},
+    auth::Reader,
     fairness::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
     routes::path_parameters,
@@ -71,6 +72,18 @@ impl Key {
         match self.kind {
             Kind::Quota => state.copied_quota(&self.namespace, &self.name).map(CopiedView::Quota),
             Kind::Group => groups::Copied::of(state, &self.name).map(CopiedView::Group),
+        }
+    }
+
+    /// The object as [`copied`](Self::copied) if the caller may read it: of a group with those members alone that the
+    /// caller may read. Rights in the namespace of a quota are checked elsewhere.
+    pub(super) fn readable(&self, state: &State, reader: &Reader) -> Option<CopiedView> {
+        match self.kind {
+            Kind::Quota => self.copied(state),
+            Kind::Group => {
+                let group = state.copied_group(&self.name)?;
+                groups::Copied::for_reader(state, group, reader).map(CopiedView::Group)
+            }
         }
     }
 

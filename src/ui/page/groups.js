@@ -64,8 +64,9 @@ export function Counting({ namespace, context }) {
   });
   if (!groups.length) return null;
   const here = (own, { resource }) => String(number(own?.used?.[resource]) + number(own?.reserved?.[resource]));
-  // What is taken here may be little of a large limit.
-  const least = leastBytes(groups.flatMap(({ own, limits }) => limits.flatMap((figure) => [figure, { ...figure, hard: here(own, figure) }])));
+  // What is taken here may be little of a large limit: its unit counts, not its digits.
+  const unit = (bytes) => String(bytes > 0 ? 1024 ** Math.max(0, Math.floor(Math.log(bytes * 10) / Math.log(1024))) : 0);
+  const least = leastBytes(groups.flatMap(({ own, limits }) => limits.flatMap((figure) => [figure, { ...figure, hard: unit(Number(here(own, figure))) }])));
   const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">For others", ">Hard", ">Of it here"];
   const amount = ({ resource }, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${resource} least=${least} /></td>`;
   return html`<${Section} title="Groups that count it" id="groups">

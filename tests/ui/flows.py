@@ -118,6 +118,7 @@ class OfARealCluster(unittest.TestCase):
         groups = page.locator("table.groups tbody tr")
         expect(groups).to_have_count(2)
         expect(groups.first).to_contain_text("company")
+        expect(groups.first).to_contain_text("5 / 10")
         expect(groups.first.get_by_role(
             "img", name="50% of pods: used 3, reserved 0, guaranteed to others 2, hard 10")).to_be_visible()
         # Hatching means reserved, and nothing else.

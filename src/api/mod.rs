@@ -52,6 +52,7 @@ pub use crate::intake::sources::{NoSources, Sources};
 pub use app::{App, Parts};
 pub use backup::Backups;
 pub use caller::{Caller, actor};
+pub(crate) use overview::labels_of;
 #[doc(hidden)]
 pub use reserve_request::ReserveRequest;
 pub use routes::{document, routes};

@@ -39,7 +39,8 @@ pub use due::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{
-    Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
+    Adopted, Sighting, Verdict, advance, gap, is_former, observe, reject, replace, reset,
+    was_consumed_before,
 };
 pub use owner::Requester;
 pub use quota::{

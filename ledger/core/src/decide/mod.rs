@@ -40,7 +40,8 @@ pub use expiry::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_l
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{
-    Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
+    Adopted, Sighting, Verdict, advance, gap, is_former, observe, reject, replace, reset,
+    was_consumed_before,
 };
 pub use quota::{
     Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,

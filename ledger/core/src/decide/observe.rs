@@ -318,9 +318,17 @@ pub fn reset(state: &State, source: &Name, incarnation: &Name) -> Vec<Event> {
     advanced.into_iter().chain([reset]).collect()
 }
 
-/// The name under which the former cursor of a reset source is recorded. No stream has this name.
+/// The end of the name under which the former cursor of a reset source is recorded. No stream has such a name.
+const FORMER: &str = "/former";
+
 fn former(source: &str) -> Name {
-    Name::from(format!("{source}/former"))
+    Name::from(format!("{source}{FORMER}"))
+}
+
+/// Whether the cursor of this name is the former one of a reset source.
+#[must_use]
+pub fn is_former(name: &str) -> bool {
+    name.ends_with(FORMER)
 }
 
 /// Whether a message that a source received at this time was consumed before the reset, and is read again.

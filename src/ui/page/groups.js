@@ -72,7 +72,7 @@ export function Counting({ namespace, context }) {
   if (!groups.length) return null;
   const here = (own, { resource }) => String(number(own?.used?.[resource]) + number(own?.reserved?.[resource]));
   // What is taken here may be little of a large limit: its unit counts, not its digits.
-  const unit = (bytes) => String(bytes > 0 ? 1024 ** Math.max(0, Math.floor(Math.log(bytes * 10) / Math.log(1024))) : 0);
+  const unit = (bytes) => String(bytes > 0 ? 1024 ** Math.max(0, Math.floor(Math.log(bytes * 4) / Math.log(1024))) : 0);
   const least = leastBytes(groups.flatMap(({ own, limits }) => limits.flatMap((figure) => [figure, { ...figure, hard: unit(Number(here(own, figure))) }])));
   const others = isForOthers(groups.flatMap(({ limits }) => limits));
   const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ...(others ? [">For others"] : []), ">Hard", ">Of it here"];

@@ -20,12 +20,12 @@ pub enum SetupError {
     #[error("{0:?} is no http or https URL")]
     Url(String),
     /// A kubeconfig is invalid, or uses unsupported features.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {error}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// The error.
-        source: KubeconfigError,
+        error: KubeconfigError,
     },
     /// A kubeconfig does what the bridge refuses.
     #[error("{}: {message}", path.display())]
@@ -146,7 +146,7 @@ fn of_pod() -> Result<Config, SetupError> {
 }
 
 fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Present, SetupError> {
-    let failed = |source| SetupError::Kubeconfig { path: path.to_owned(), source };
+    let failed = |error| SetupError::Kubeconfig { path: path.to_owned(), error };
     let refused = |message| SetupError::Refused { path: path.to_owned(), message };
     let mut kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
     if let Some(context) = context {

@@ -49,7 +49,7 @@ impl Answer {
         let Some(frame) = frame else {
             return Ok(false);
         };
-        let frame = frame.map_err(|error| Failure::unreachable(&error))?;
+        let frame = frame.map_err(|error| Failure::of_connection(&error))?;
         if let Ok(data) = frame.into_data() {
             if data.len() > room {
                 return Err(Failure::TooLong(max_bytes));

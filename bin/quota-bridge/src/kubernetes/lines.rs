@@ -43,7 +43,7 @@ impl Lines {
             let Some(frame) = frame else {
                 return Ok(None);
             };
-            let frame = frame.map_err(|error| Failure::unreachable(&error))?;
+            let frame = frame.map_err(|error| Failure::of_connection(&error))?;
             if let Ok(data) = frame.into_data() {
                 self.buffer.extend_from_slice(&data);
             }

@@ -28,6 +28,8 @@ pub use answer::Answer;
 pub use failure::Failure;
 pub use lines::Lines;
 
+use failure::causes;
+
 /// The timeout of connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -74,7 +76,8 @@ struct Inner {
 /// A client with the credentials of a point in time.
 struct SignedIn {
     client: kube::Client,
-    since: Instant,
+    /// When the credentials were read, or could not be.
+    tried: Instant,
     compared: Instant,
     files: Vec<PathBuf>,
     changed: Vec<Option<SystemTime>>,
@@ -86,8 +89,8 @@ impl SignedIn {
         let present = access.read()?;
         let (files, changed) = (present.files.clone(), changed(&present.files));
         let client = present.sign_in()?;
-        let since = Instant::now();
-        Ok(Self { client, since, compared: since, files, changed })
+        let tried = Instant::now();
+        Ok(Self { client, tried, compared: tried, files, changed })
     }
 
     /// Whether the credentials are to be read again: a file has changed, they expire soon, or they are refused.
@@ -99,7 +102,7 @@ impl SignedIn {
         let expires = self.client.valid_until();
         let is_over = expires.is_some_and(|at| at.duration_since(Timestamp::now()) < EXPIRY);
         changed(&self.files) != self.changed
-            || (is_refused || is_over) && self.since.elapsed() >= RENEW
+            || (is_refused || is_over) && self.tried.elapsed() >= RENEW
     }
 }
 
@@ -148,18 +151,21 @@ impl Client {
         }
         let inner = self.0.clone();
         // Holds the lock to its end, so that a program that hangs is not run a second time.
-        let read = spawn_blocking(move || match (SignedIn::new(&inner.access), current.as_ref()) {
+        let read = spawn_blocking(move || match (SignedIn::new(&inner.access), current.as_mut()) {
             (Ok(new), _) => {
                 inner.is_refused.store(false, Ordering::Relaxed);
                 Ok(current.insert(new).client.clone())
             }
             (Err(error), Some(known)) => {
-                tracing::warn!("cannot renew the credentials: {error:#}");
+                tracing::warn!("cannot renew the credentials: {}", causes(error.as_ref()));
+                known.tried = Instant::now();
                 Ok(known.client.clone())
             }
-            (Err(error), None) => Err(Failure::Unreachable(format!("no credentials: {error:#}"))),
+            (Err(error), None) => {
+                Err(Failure::Unreachable(format!("no credentials: {}", causes(error.as_ref()))))
+            }
         });
-        read.await.unwrap_or_else(|error| Err(Failure::unreachable(&error)))
+        read.await.unwrap_or_else(|error| Err(Failure::Unreachable(error.to_string())))
     }
 
     /// Sends a `GET` request, and reads the body.
@@ -217,7 +223,7 @@ impl Client {
             .map_err(|error| Failure::Unreadable(error.to_string()))?;
         let answer = timeout(HEAD_TIMEOUT, async {
             let sent = self.signed_in().await?.send(request).await;
-            sent.map_err(|error| Failure::unreachable(&error))
+            sent.map_err(|error| Failure::of_connection(&error))
         });
         let response =
             answer.await.map_err(|_| Failure::Unreachable("no answer in time".to_owned()))??;

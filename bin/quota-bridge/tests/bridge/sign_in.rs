@@ -102,7 +102,7 @@ fn an_exec_program_is_run_again_before_its_token_expires() {
     scene.settle();
     let runs = plugin.runs();
     until("it is run again", || (plugin.runs() > runs + 1).then_some(()));
-    assert!(bridge.said("401").is_empty(), "{}", bridge.log());
+    assert!(bridge.said("Unauthorized").is_empty(), "{}", bridge.log());
 }
 
 /// A token without a time is used until it is refused. A program that fails is run again.
@@ -224,9 +224,10 @@ fn the_proxy_of_the_kubeconfig_is_used() {
             tokio::spawn(async move {
                 let mut head = Vec::new();
                 while !head.ends_with(b"\r\n\r\n") {
-                    head.push(caller.read_u8().await.unwrap());
+                    let Ok(byte) = caller.read_u8().await else { return };
+                    head.push(byte);
                 }
-                assert!(head.starts_with(b"CONNECT kubernetes.test:80 "));
+                assert!(head.starts_with(b"CONNECT kubernetes.test:6443 "));
                 counted.fetch_add(1, Ordering::Relaxed);
                 caller.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
                 let mut server = TcpStream::connect(target).await.unwrap();
@@ -235,7 +236,7 @@ fn the_proxy_of_the_kubeconfig_is_used() {
         }
     });
     let directory = TempDir::new().unwrap();
-    let cluster = format!("server: 'http://kubernetes.test', proxy-url: 'http://{proxy}'");
+    let cluster = format!("server: 'http://kubernetes.test:6443', proxy-url: 'http://{proxy}'");
     let bridge = bridge(&scene, &kubeconfig(directory.path(), &cluster, ""));
     until_ready(&bridge);
     scene.settle();

@@ -65,15 +65,12 @@ impl Failure {
         .to_owned()
     }
 
-    /// An error with its causes.
-    pub(super) fn unreachable(error: &dyn Error) -> Self {
-        let mut text = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            let _ = write!(text, ": {error}");
-            cause = error.source();
+    /// The failure of a request or body that did not come through.
+    pub(super) fn of_connection(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Service(error) => Self::Unreachable(causes(error.as_ref())),
+            error => Self::Unreachable(causes(error)),
         }
-        Self::Unreachable(text)
     }
 
     /// The failure for a response with an error status.
@@ -118,6 +115,20 @@ impl Failure {
     pub fn is_expired(&self) -> bool {
         matches!(self, Self::Status { code, reason, .. } if *code == 410 || reason == "Expired" || reason == "Gone")
     }
+}
+
+/// An error with its causes, of which those of libraries often repeat the next one.
+pub(super) fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let why = error.to_string();
+        if !text.ends_with(&why) {
+            let _ = write!(text, ": {why}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ mod versions;
 mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
-pub(crate) use again::{Deciding, Need, PastRequest, refused_by};
+pub(crate) use again::{Deciding, Need, Past, PastRequest, refused_by};
 pub use bounds::Bounds;
 pub(crate) use bounds::RELISTS_MAX;
 pub use charging::{is_charging, set_charging, set_object_labels};

@@ -21,6 +21,7 @@ mod namespaces;
 mod objects;
 mod objects_view;
 mod observed;
+mod other_limits;
 mod overlay;
 mod pending_counts;
 mod places;
@@ -77,6 +78,7 @@ use groups::Groups;
 use namespaces::Namespaces;
 use objects::Objects;
 use observed::NamespaceUids;
+use other_limits::Others;
 use pool::Pool;
 use progress::Progress;
 use quota_semantics::{Name, Timestamp, object::Footprint};
@@ -108,6 +110,7 @@ pub struct State {
     namespace_uids: NamespaceUids,
     groups: Groups,
     deadlines: Deadlines,
+    others: Others,
 }
 
 /// The last entry in the state.

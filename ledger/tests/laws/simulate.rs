@@ -1,18 +1,23 @@
 //! Simulations of random histories.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 use quota_core::{
     decide::{GroupBounds, QuotaChange},
-    event::{Entry, Event},
+    event::{Actor, Entry, Event, GroupRecord, QuotaRecord},
     simulate::{Candidates, Decided, Outcome, Simulation, Subject, Unsimulated},
     state::State,
 };
 use quota_semantics::{
-    Name, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
+    Name, Timestamp, admission::LimitKind, candidate::Candidate, quantity::Quantity,
+    quota::spec::Spec, resource::ResourceList, uid::Uid,
 };
 use quota_testkit::histories::{steps::Step, things, world::World};
+use serde_json::json;
 
 use super::{fold, reread, strategy::steps};
 
@@ -36,19 +41,54 @@ fn simulate(
 
 /// A quota with this limit on everything that histories ask for.
 fn quota(namespace: u8, name: &str, hard: i64) -> QuotaChange {
-    let hard = LIMITED.map(|name| (Name::from(name), Quantity::from_units(hard)));
     QuotaChange {
         namespace: things::namespace(namespace),
         name: name.into(),
         fresh_uid: Uid::from_uuid([200; 16]),
-        spec: Spec { hard: ResourceList::from_iter(hard), ..spec() },
+        spec: Spec { hard: limited(hard), ..spec() },
         metadata: Box::default(),
         precondition: None,
     }
 }
 
+fn limited(hard: i64) -> ResourceList {
+    let hard = LIMITED.map(|name| (Name::from(name), Quantity::from_units(hard)));
+    ResourceList::from_iter(hard)
+}
+
 fn spec() -> Spec {
     things::spec(0, 0)
+}
+
+/// A group of the namespaces with a label.
+fn group(quota: &Spec) -> Candidate {
+    let group = json!({"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota",
+        "metadata": {"name": "candidate"},
+        "spec": {"selector": {"labels": {"matchLabels": {"team": "t-1"}}},
+                 "quota": {"hard": quota.hard, "scopes": quota.scopes}}});
+    Candidate::read(group.to_string().as_bytes()).unwrap()
+}
+
+fn set_quota(quota: &QuotaChange) -> Event {
+    Event::QuotaSet(Arc::new(QuotaRecord {
+        namespace: quota.namespace.clone(),
+        name: quota.name.clone(),
+        uid: quota.fresh_uid.clone(),
+        created: Timestamp::EPOCH,
+        spec: quota.spec.clone(),
+        metadata: Box::default(),
+    }))
+}
+
+fn set_group(group: Candidate) -> Event {
+    let Candidate::Group { name, spec } = group else { panic!("it is a group") };
+    Event::GroupSet(Arc::new(GroupRecord {
+        name,
+        uid: Uid::from_uuid([201; 16]),
+        created: Timestamp::EPOCH,
+        spec,
+        metadata: Box::default(),
+    }))
 }
 
 /// The names of all quotas and groups that a history sets.
@@ -223,6 +263,40 @@ proptest! {
         }
         let few = simulate(state(), entries, with(limit.least_refusing_1_percent)).unwrap();
         prop_assert!(few.refused <= limit.grants / 100);
+    }
+
+    #[test]
+    fn demand_is_a_fold_with_the_candidates(steps in steps(), cut in 0.0..1.0_f64, scope in 0..4_u8) {
+        let world = World::run(&steps);
+        let (mut state, entries) = parts(&world.entries, cut);
+        let spec = things::spec(3, scope);
+        let quota = QuotaChange { spec: Spec { hard: limited(3), ..spec.clone() }, ..quota(0, "candidate", 3) };
+        let group = group(&Spec { hard: limited(3), ..spec });
+        let mut candidates = Candidates { quotas: vec![quota.clone()], ..Candidates::default() };
+        candidates.add(group.clone());
+        let outcome = simulate(state.clone(), entries, candidates).unwrap();
+        let set = [set_quota(&quota), set_group(group)];
+        let head = state.head();
+        let set = set.map(|event| Entry { sequence: head.sequence, time: head.time, actor: Actor::named("test"), event });
+        let mut peaks = BTreeMap::new();
+        for (index, entry) in set.iter().chain(entries).enumerate() {
+            state.apply(entry);
+            if index > 0 {
+                let quota = state.quota(&quota.namespace, "candidate").unwrap().figures;
+                let group = state.group("candidate").unwrap().figures;
+                let figures = quota.into_iter().map(|figure| (false, figure));
+                let of_group = group.into_iter().map(|figure| (true, figure.figure));
+                for (is_group, figure) in figures.chain(of_group) {
+                    let mut taken = figure.used.unwrap_or_default();
+                    taken.add_assign(&figure.reserved);
+                    let peak = peaks.entry((is_group, figure.resource)).or_insert_with(|| taken.clone());
+                    *peak = taken.max(peak.clone());
+                }
+            }
+        }
+        let limits = outcome.limits.into_iter().filter(|limit| *limit.name == *"candidate");
+        let found: BTreeMap<_, _> = limits.map(|limit| ((limit.kind == LimitKind::ClusterResourceQuota, limit.resource), limit.peak)).collect();
+        prop_assert_eq!(found, peaks);
     }
 
     #[test]

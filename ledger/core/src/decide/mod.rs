@@ -49,7 +49,7 @@ pub use quota::{
 };
 pub use refusal::{Audience, Denied, Notice, Refusal};
 pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
-pub(crate) use replay_request::{Deciding, Need, PastRequest, refused_by};
+pub(crate) use replay_request::{Deciding, Need, Past, PastRequest, refused_by};
 pub use request::{Basis, FingerprintedRequest, Request};
 pub use requester::Requester;
 pub use reserve::{Checked, amounts_to_check, check, reserve, reserve_all};

@@ -52,6 +52,21 @@ pub(crate) struct Need<'a> {
     pub(crate) is_refused: bool,
 }
 
+/// A past to decide in.
+#[derive(Clone, Copy)]
+pub(crate) struct Past<'s> {
+    /// The state with its objects and reservations.
+    pub(crate) facts: &'s State,
+    /// The state with its limits.
+    pub(crate) limits: &'s State,
+}
+
+impl<'s> From<&'s State> for Past<'s> {
+    fn from(state: &'s State) -> Self {
+        Self { facts: state, limits: state }
+    }
+}
+
 /// Which limits decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deciding {
@@ -119,12 +134,12 @@ impl PastRequest {
         }))
     }
 
-    /// Decides.
+    /// Decides under the limits of a state.
     ///
     /// # Errors
     /// As [`super::reserve`], without the text.
-    pub(crate) fn decide(&self, state: &State, deciding: Deciding) -> Result<(), Cause> {
-        self.judge(state, deciding, |_| {})
+    pub(crate) fn decide(&self, past: Past<'_>, deciding: Deciding) -> Result<(), Cause> {
+        self.judge(past, deciding, |_| {})
     }
 
     /// Decides, and hands over what the request needs of each limit, whether or not there is room: only what grows.
@@ -133,14 +148,14 @@ impl PastRequest {
     /// As [`Self::decide`].
     pub(crate) fn judge(
         &self,
-        state: &State,
+        past: Past<'_>,
         deciding: Deciding,
         mut need: impl FnMut(Need<'_>),
     ) -> Result<(), Cause> {
-        let case = self.case(state, &self.request);
-        let mut limits = case.limits(state);
+        let case = self.case(past.facts, &self.request);
+        let mut limits = case.limits(past.limits);
         deciding.retain(&mut limits);
-        let (charges, decided) = match case.decide(state, &limits, &NEUTRAL) {
+        let (charges, decided) = match case.decide(past.limits, &limits, &NEUTRAL) {
             Ok(charges) => (charges, Ok(())),
             Err(cause) => {
                 let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
@@ -148,7 +163,7 @@ impl PastRequest {
                 let charges = case.evaluate_against(&open, &[]).unwrap_or_default();
                 // A status states what is there already: it is not refused. Its entry is that of any other update.
                 let decided = match self.may_be_status {
-                    true => self.decide_status(state, deciding),
+                    true => self.decide_status(past, deciding),
                     false => Err(cause),
                 };
                 (charges, decided)
@@ -180,15 +195,15 @@ impl PastRequest {
         decided
     }
 
-    fn decide_status(&self, state: &State, deciding: Deciding) -> Result<(), Cause> {
+    fn decide_status(&self, past: Past<'_>, deciding: Deciding) -> Result<(), Cause> {
         let status = FingerprintedRequest::from(Request {
             subresource: "status".into(),
             ..Request::clone(&self.request)
         });
-        let case = self.case(state, &status);
-        let mut limits = case.limits(state);
+        let case = self.case(past.facts, &status);
+        let mut limits = case.limits(past.limits);
         deciding.retain(&mut limits);
-        case.decide(state, &limits, &NEUTRAL).map(|_| ())
+        case.decide(past.limits, &limits, &NEUTRAL).map(|_| ())
     }
 
     fn case<'a>(&'a self, state: &'a State, request: &'a FingerprintedRequest) -> Case<'a> {

@@ -87,8 +87,8 @@ impl LeftOut {
     }
 
     /// What an entry does that the candidates do not refuse.
-    pub(super) fn effect(&mut self, event: &Event, state: Option<&State>) -> Effect {
-        let (Some(key), Some(state)) = (event.object(), state) else {
+    pub(super) fn effect(&mut self, event: &Event, state: &State) -> Effect {
+        let Some(key) = event.object() else {
             return Effect::Same;
         };
         let ends = matches!(event, Event::ObjectDeleted { .. } | Event::ObjectEnded(_));

@@ -1,10 +1,11 @@
 //! Simulation: what other limits would have done to the recorded past.
 //!
-//! Three states go through the entries of a period:
+//! Three pasts go through the entries of a period:
 //!
 //! - The *recorded* one has the limits of the ledger. Each recorded grant is decided again in it, by the functions that
 //!   decide live, and has to be granted: what cannot reproduce the past says nothing about another one.
-//! - *Demand* has the candidate limits, and nothing is refused: how much would have been taken.
+//! - *Demand* has the candidate limits, and nothing is refused: how much would have been taken. It has the same objects
+//!   and reservations, so only its sums follow.
 //! - The *counterfactual* one has the candidate limits, too, and every grant is decided again. What concerns an object
 //!   that was refused is left out from there on. Until something is refused, it is the same as demand.
 //!
@@ -27,7 +28,7 @@ pub use tally::LimitOutcome;
 use tally::{LimitId, Tallies};
 
 use crate::{
-    decide::{Basis, Deciding, GroupBounds, Need, PastRequest, Refusal, Request, refused_by},
+    decide::{Basis, Deciding, GroupBounds, Need, Past, PastRequest, Refusal, Request, refused_by},
     event::{Actor, Entry, Event, Sequence},
     state::State,
 };
@@ -224,7 +225,7 @@ fn decide_again(
     entry: &Entry,
     request: &PastRequest,
 ) -> Result<(), NotReproducible> {
-    let again = request.decide(recorded, Deciding::All);
+    let again = request.decide(recorded.into(), Deciding::All);
     again.map_err(|cause| NotReproducible { sequence: entry.sequence, reason: cause.to_string() })
 }
 
@@ -232,8 +233,10 @@ fn decide_again(
 #[derive(Debug)]
 pub struct Simulation {
     recorded: State,
-    /// None without candidates: then only the recorded decisions are verified.
+    /// The limits of demand, for the recorded objects and reservations. None without candidates: then only the recorded
+    /// decisions are verified.
     demand: Option<State>,
+    /// None until something is refused: then it is as demand.
     counterfactual: Option<State>,
     changed: Changed,
     /// What is to be left out, and has not been seen yet.
@@ -252,7 +255,7 @@ impl Simulation {
     /// # Errors
     /// The candidates that cannot be set in that state, by their numbers: quotas first, then groups.
     pub fn begin(
-        recorded: State,
+        mut recorded: State,
         from: Timestamp,
         candidates: Candidates,
         denials: Vec<PastDenial>,
@@ -265,9 +268,10 @@ impl Simulation {
         let demand = match changed.is_empty() {
             true => None,
             false => {
-                let mut demand = recorded.clone();
-                candidates.set(&mut demand, from, bounds)?;
-                Some(demand)
+                let quotas = candidates.quotas.iter();
+                let namespaces: Vec<_> = quotas.map(|quota| quota.namespace.clone()).collect();
+                let set = |demand: &mut State| candidates.set(demand, from, bounds);
+                Some(recorded.with_other_limits(namespaces.iter(), set)?)
             }
         };
         let mut simulation = Self {
@@ -341,15 +345,15 @@ impl Simulation {
         }
         self.recorded.apply(entry);
         let follows = self.changed.follows(&entry.event);
-        if follows && let Some(demand) = &mut self.demand {
+        if let Some(demand) = &mut self.demand {
+            self.recorded.lead(demand, entry, follows);
+        }
+        if follows && let Some(state) = &mut self.counterfactual {
             let effect = match is_refused {
                 true => Effect::None,
-                false => self.left_out.effect(&entry.event, self.counterfactual.as_ref()),
+                false => self.left_out.effect(&entry.event, state),
             };
-            if let Some(state) = &mut self.counterfactual {
-                effect.apply(state, entry);
-            }
-            demand.apply(entry);
+            effect.apply(state, entry);
         }
         if follows {
             self.measure(entry);
@@ -377,7 +381,8 @@ impl Simulation {
         let (changed, tallies) = (&self.changed, &mut self.tallies);
         // Until something is refused, both states are one.
         let is_one = self.counterfactual.is_none();
-        let mut decided = request.judge(demand, deciding, |need| {
+        let past = Past { facts: &self.recorded, limits: demand };
+        let mut decided = request.judge(past, deciding, |need| {
             if is_one {
                 refuse(&need);
             }
@@ -392,7 +397,7 @@ impl Simulation {
             return Decision::LeftOut;
         }
         if let Some(state) = &self.counterfactual {
-            decided = request.judge(state, deciding, |need| refuse(&need));
+            decided = request.judge(state.into(), deciding, |need| refuse(&need));
         }
         let Err(cause) = decided else {
             self.outcome.granted += 1;
@@ -431,7 +436,8 @@ impl Simulation {
                 limits,
             });
         }
-        let state = self.counterfactual.get_or_insert_with(|| demand.clone());
+        let recorded = &self.recorded;
+        let state = self.counterfactual.get_or_insert_with(|| recorded.apart_with(demand));
         self.left_out.refuse(key, entry, state);
         Decision::Refused
     }
@@ -444,16 +450,18 @@ impl Simulation {
             let Some(denial) = self.denials.next() else {
                 return;
             };
-            let state = self.counterfactual.as_ref().or(self.demand.as_ref());
-            let Some(state) = state.filter(|_| self.is_affected(&denial.namespace)) else {
-                continue;
+            let past = match (&self.counterfactual, &self.demand) {
+                _ if !self.is_affected(&denial.namespace) => continue,
+                (Some(state), _) => state.into(),
+                (None, Some(limits)) => Past { facts: &self.recorded, limits },
+                (None, None) => continue,
             };
             let deciding = self.changed.deciding();
             let request = denial.into_request();
             // Shared groups that are not followed have their recorded limits.
-            let is_granted = request.decide(state, deciding).is_ok()
+            let is_granted = request.decide(past, deciding).is_ok()
                 && (deciding == Deciding::All
-                    || request.decide(&self.recorded, Deciding::Shared).is_ok());
+                    || request.decide((&self.recorded).into(), Deciding::Shared).is_ok());
             self.outcome.denials_granted += u64::from(is_granted);
         }
     }
@@ -511,7 +519,9 @@ impl Simulation {
                             self.tallies.measure(id, Some(levels), time, sequence);
                         }
                         None => {
+                            let exists = exists(&self.recorded, demand, namespace);
                             let levels = demand.limit_of_each(name, namespace);
+                            let levels = levels.filter(|_| exists);
                             let id = LimitId::group(Some(namespace.clone()), name.clone());
                             self.tallies.measure(id, levels, time, sequence);
                         }
@@ -536,13 +546,19 @@ impl Simulation {
                 self.tallies.measure(id, Some(levels), time, sequence);
                 continue;
             }
-            for namespace in demand.namespaces_of_group(name) {
+            let members = demand.namespaces_of_group(name);
+            for namespace in members.filter(|name| exists(&self.recorded, demand, name)) {
                 let levels = demand.limit_of_each(name, namespace);
                 let id = LimitId::group(Some(namespace.clone()), name.clone());
                 self.tallies.measure(id, levels, time, sequence);
             }
         }
     }
+}
+
+/// Whether demand would have a namespace, if empty ones were not kept for it.
+fn exists(recorded: &State, demand: &State, namespace: &str) -> bool {
+    !(recorded.is_vacant(namespace) && demand.is_vacant(namespace))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -251,9 +251,10 @@ impl State {
             footprint: self.footprints.hold(&observed.footprint),
             position: position_of(self.namespaces.get(namespace).objects.len()),
         };
+        let footprint = self.footprints.get(object.footprint).clone();
         let place = self.objects.insert(object);
         self.namespaces.get_mut(namespace).objects.push(place);
-        self.count_object(namespace, &observed.footprint, Change::Add);
+        self.count_object(namespace, &footprint, Change::Add);
         place
     }
 
@@ -305,7 +306,8 @@ impl State {
         object.entry = entry.sequence;
         object.footprint = footprint;
         object.position = position_of(last);
-        self.count_object(namespace, &observed.footprint, Change::Add);
+        let footprint = self.footprints.get(footprint).clone();
+        self.count_object(namespace, &footprint, Change::Add);
     }
 
     fn refresh(&mut self, entry: &Entry, key: Key<'_>, version: u64, ends_reservation: bool) {
@@ -347,7 +349,8 @@ impl State {
         let namespace = object.namespace;
         let before = self.footprints.release(before);
         self.count_object(namespace, &before, Change::Remove);
-        self.count_object(namespace, footprint, Change::Add);
+        let footprint = self.footprints.get(held).clone();
+        self.count_object(namespace, &footprint, Change::Add);
         self.change_claims(claims, Change::Add);
         self.change_waiting(key, Change::Add);
     }

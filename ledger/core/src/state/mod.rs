@@ -20,6 +20,7 @@ mod namespaces;
 mod objects;
 mod objects_view;
 mod observed;
+mod other_limits;
 mod overlay;
 mod override_ends;
 mod places;
@@ -75,6 +76,7 @@ use name_holders::NameHolders;
 use namespaces::Namespaces;
 use objects::Objects;
 use observed::NamespaceUids;
+use other_limits::Others;
 use override_ends::Deadlines;
 use pool::Pool;
 use progress::Progress;
@@ -107,6 +109,7 @@ pub struct State {
     namespace_uids: NamespaceUids,
     groups: Groups,
     deadlines: Deadlines,
+    others: Others,
 }
 
 /// The last entry in the state.

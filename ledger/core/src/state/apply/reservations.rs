@@ -7,6 +7,7 @@ use crate::{
     event::{Entry, Reservation},
     state::{
         State,
+        other_limits::{Counting, Others, What},
         sums::Change,
         tracked_reservation::{End, Ended, Tracked},
     },
@@ -185,6 +186,13 @@ impl State {
             return;
         };
         let beside = self.beside(tracked).cloned();
+        if let Others::Follow(changes) = &mut self.others {
+            let what = match &tracked.committed {
+                Some(committed) => What::Committed(committed.clone(), beside.clone()),
+                None => What::Pending(tracked.reservation.clone(), beside.clone()),
+            };
+            changes.push(Counting { namespace, what, direction });
+        }
         let namespace = self.namespaces.get_mut(namespace);
         self.groups.count_claim(namespace, claim, (target, beside.as_deref()), direction);
     }

@@ -7,6 +7,7 @@ use crate::state::{
     State,
     group_path::Link,
     namespaces::{Claim, Namespace, hold},
+    other_limits::{Counting, Others, What},
     sums::{Change, Excess, Parts, Sums},
 };
 use quota_semantics::{
@@ -98,9 +99,13 @@ impl State {
     pub(in crate::state) fn count_object(
         &mut self,
         place: u32,
-        footprint: &Footprint,
+        footprint: &Arc<Footprint>,
         direction: Change,
     ) {
+        if let Others::Follow(changes) = &mut self.others {
+            let what = What::Object(footprint.clone());
+            changes.push(Counting { namespace: place, what, direction });
+        }
         let namespace = self.namespaces.get_mut(place);
         let excess = namespace.count(footprint, direction);
         if namespace.chain.is_empty() {

@@ -10,6 +10,7 @@ use crate::{
         State,
         group_path::{GroupPath, Link},
         namespaces::Namespace,
+        other_limits::Others,
     },
 };
 use quota_semantics::{
@@ -90,7 +91,7 @@ impl State {
 
     pub(in crate::state) fn drop_namespace_if_empty(&mut self, place: u32) {
         let namespace = self.namespaces.slab.get(place);
-        if !namespace.is_some_and(Namespace::is_empty) {
+        if !matches!(self.others, Others::None) || !namespace.is_some_and(Namespace::is_empty) {
             return;
         }
         let Namespace { name, chain, .. } = self.namespaces.get(place);

@@ -537,8 +537,11 @@ class InAllSizes(unittest.TestCase):
     CLIPPED = """() => [...document.querySelectorAll('.scroll')].filter((it) => it.scrollWidth > it.clientWidth + 1)
         .map((it) => it.getAttribute('aria-label'))"""
     # Names of rows that stand on more than three lines, and links of the header that are cut off.
-    SLIVERS = """() => [...document.querySelectorAll('tbody th')].filter((it) => it.getBoundingClientRect().height > 4 * 21)
-        .map((it) => it.textContent)"""
+    SLIVERS = """() => [...document.querySelectorAll('tbody th')].filter((it) => {
+        const range = document.createRange();
+        range.selectNodeContents(it);
+        return new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 3;
+    }).map((it) => it.textContent)"""
     CUT = """() => [...document.querySelectorAll('nav')].filter((it) => it.scrollWidth > it.clientWidth).length"""
 
     def look(self, daemon, hash, name, width, scheme):

@@ -68,7 +68,7 @@ pub(super) async fn suggest(
     // Numbers of a group are those of all its members.
     let of_groups = labelled.is_none() && reader.reads_all();
     let only = namespace.clone();
-    let denials = denials(&app, namespace.as_ref(), &reader, period).await;
+    let denials = denials(&app, &reader, period).await;
     let begin = move |state: &state::State| {
         let namespaces: Names = Box::new(move |name| {
             reader.reads(name)
@@ -122,17 +122,12 @@ fn labelled(state: &state::State, selector: &LabelSelector) -> BTreeSet<Name> {
 }
 
 /// How many remembered denials of the period each limit has caused.
-async fn denials(app: &App, namespace: Option<&Name>, reader: &Reader, period: Period) -> Denials {
+async fn denials(app: &App, reader: &Reader, period: Period) -> Denials {
     let mut counts = Denials::new();
     let Some(denials) = app.ledger.denials() else {
         return counts;
     };
-    let query = Query {
-        namespace: namespace.cloned(),
-        reader: reader.clone(),
-        limit: usize::MAX,
-        ..Query::default()
-    };
+    let query = Query { reader: reader.clone(), limit: usize::MAX, ..Query::default() };
     let kept = denials.list(query).await;
     let of_period =
         kept.iter().filter(|denial| period.from <= denial.time && denial.time < period.to);

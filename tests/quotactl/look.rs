@@ -56,13 +56,18 @@ fn namespaces_are_listed_and_chosen_by_label() {
     assert_eq!(rows[3][..5], ["web", "1", "1", "75%", "q/pods"]);
     let red = daemon.rows("get ns -l team=red -o wide");
     assert_eq!(names(&red), ["api", "web"]);
-    assert!(red[1].contains(&"company=x,team=red".to_owned()), "{red:?}");
+    assert!(
+        red[1].contains(&"company=x,kubernetes.io/metadata.name=api,team=red".to_owned()),
+        "{red:?}"
+    );
     assert_eq!(names(&daemon.rows("top -l team=red")), ["web", "api"]);
     let usage = daemon.rows("get usage -A -l team=blue");
     assert!(usage[1..].iter().all(|row| row[0] == "data"), "{usage:?}");
     assert_eq!(daemon.run("get usage -l team=blue", "").code, 2);
     let described = daemon.done("describe namespace web", "");
-    for part in ["Labels:     company=x, team=red", "Groups:     company"] {
+    for part in
+        ["Labels:     company=x, kubernetes.io/metadata.name=web, team=red", "Groups:     company"]
+    {
         assert!(described.contains(part), "{described}");
     }
 }

@@ -521,7 +521,7 @@ def filled(count):
         {"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}}, "hard": {"requests.cpu": str(20 * count), "requests.memory": "1Ti"}})
     daemon.call("POST", f"/v1/namespaces/{first}/reservations", {
         "reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "queue-worker-5c6d7f8b9-abcde", "uid": "pending"},
-        "reserved": {"requests.memory": "512Mi", "requests.storage": "10Gi", "pods": "1"}, "ttl": "2h"})
+        "reserved": {"requests.memory": "512Mi", "requests.storage": "10Gi", "limits.memory": "512Mi"}, "ttl": "2h"})
     try:
         daemon.call("POST", f"/v1/namespaces/{first}/reservations", {
             "reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "api-7d9f8c5bd4-x2x2x", "uid": "denied"}, "reserved": {"requests.cpu": "1"}})
@@ -537,8 +537,11 @@ class InAllSizes(unittest.TestCase):
     CLIPPED = """() => [...document.querySelectorAll('.scroll')].filter((it) => it.scrollWidth > it.clientWidth + 1)
         .map((it) => it.getAttribute('aria-label'))"""
     # Names of rows that stand on more than three lines, and links of the header that are cut off.
-    SLIVERS = """() => [...document.querySelectorAll('tbody th')].filter((it) => it.getBoundingClientRect().height > 4 * 21)
-        .map((it) => it.textContent)"""
+    SLIVERS = """() => [...document.querySelectorAll('tbody th')].filter((it) => {
+        const range = document.createRange();
+        range.selectNodeContents(it);
+        return new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 3;
+    }).map((it) => it.textContent)"""
     CUT = """() => [...document.querySelectorAll('nav')].filter((it) => it.scrollWidth > it.clientWidth).length"""
 
     def look(self, daemon, hash, name, width, scheme):

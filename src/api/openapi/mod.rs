@@ -21,14 +21,13 @@ static PARAMETERS: LazyLock<Value> = LazyLock::new(|| {
 });
 
 /// What belongs together: a tag, its description, and parts of paths. A call has the first tag of which its path has a part.
-const TAGS: [(&str, &str, &[&str]); 6] = [
+const TAGS: [(&str, &str, &[&str]); 7] = [
     (
         "hooks",
         "What a hook calls before it creates something: reserve, commit and release; extend, check and batches if it \
          needs them. No other call is needed.",
         &["reservations", "reservations:batch", "check"],
     ),
-    ("limits", "Quotas and groups.", &["quotas", "groups"]),
     (
         "usage",
         "What counts, what made a number, and who was denied.",
@@ -41,9 +40,15 @@ const TAGS: [(&str, &str, &[&str]); 6] = [
     ),
     ("ledger", "The entries.", &["entries", "watch", "backup"]),
     ("cluster", "The nodes of a cluster.", &["cluster"]),
+    (
+        "reports",
+        "What was consumed, and what other limits would have done.",
+        &["report", "simulate", "suggestions"],
+    ),
+    ("limits", "Quotas, groups and namespaces.", &["quotas", "groups", "namespaces"]),
 ];
 
-/// The tag of the other calls.
+/// The tag of the calls that have no part of their path in [`TAGS`].
 const DAEMON: (&str, &str) = ("daemon", "The daemon itself.");
 
 fn tag(path: &str) -> &'static str {
@@ -216,7 +221,10 @@ mod tests {
         for (path, expected) in [
             ("/v1/namespaces/{namespace}/reservations/{uid}/commit", "hooks"),
             ("/v1/reservations:batch", "hooks"),
-            ("/v1/groups/{name}/usage", "limits"),
+            ("/v1/groups/{name}/usage", "usage"),
+            ("/v1/groups/{name}", "limits"),
+            ("/v1/namespaces/{namespace}", "limits"),
+            ("/v1/report", "reports"),
             ("/v1/usage/history", "usage"),
             ("/v1/status", "daemon"),
         ] {

@@ -83,7 +83,7 @@ function Reservations({ namespace, context }) {
     <${Table} label="Pending reservations" columns=${["For", "Holds", ">Expires in", "Granted"]}>
       ${items.map(({ reservedBy, reserved, createdTime, expirationTime }) => html`<tr key=${reservedBy.uid}>
         <th scope="row" title=${reservedBy.uid}>${reservedBy.kind && `${reservedBy.kind} `}${reservedBy.name || reservedBy.uid}</th>
-        <td class="wraps">${amounts(reserved)}</td>
+        <td class="wraps long">${amounts(reserved)}</td>
         <td class="right"><${Countdown} until=${expirationTime} now=${now} /></td>
         <td><${Time} of=${createdTime} brief /></td></tr>`)}
     <//>

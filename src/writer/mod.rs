@@ -5,7 +5,6 @@
 
 mod decider;
 mod inbox;
-mod job;
 mod ledger;
 mod linger;
 mod marks;

@@ -29,7 +29,6 @@ mod page;
 mod past;
 mod quotas;
 mod readers;
-mod relist;
 mod replacing;
 mod report;
 mod reservations;

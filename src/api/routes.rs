@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
-    groups, lifecycle, namespaces, objects, openapi, overview, quotas, relist, report,
-    reservations, rules, series, simulate, status, suggest, usage, watch,
+    groups, lifecycle, namespaces, objects, openapi, overview, quotas, report, reservations, rules,
+    series, simulate, status, suggest, usage, watch,
 };
 use crate::{
     auth::{
@@ -160,7 +160,7 @@ fn table() -> Vec<Route<App>> {
             .body(BodyLimit::Events)
             .operation("correct", &[(200, "CorrectionAnswer")]).sends("CorrectionRequest").about("200: one outcome per item"),
         // A relist puts load on the cluster's API server.
-        post("/v1/relist", Role(&[Admin], Everywhere), relist::request).idempotent()
+        post("/v1/relist", Role(&[Admin], Everywhere), events::request_relist).idempotent()
             .operation("relist", &[(202, "RelistAnswer")]).sends("RelistRequest")
 .body_may_be_left_out().about("202: the clusters whose publishers were requested to relist"),
         // Events are facts; they include limits while `quotas.adopt` is on.

@@ -7,14 +7,12 @@
 mod authenticator;
 mod layer;
 mod principal;
-mod refusal;
-mod register;
 
 #[cfg(test)]
 mod tests;
 
 pub use authenticator::{Authenticator, Error, Follower};
 pub use layer::Admitted;
+pub(crate) use layer::is_of_kubernetes;
 pub use principal::{Access, Principal, Reader, Scope};
 pub use quota_client::tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};
-pub(crate) use refusal::is_of_kubernetes;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 use super::{
-    register::{Credential, Register},
+    authenticator::{Credential, Register},
     *,
 };
 use crate::{

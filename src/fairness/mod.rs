@@ -6,22 +6,18 @@
 //! - [`Lanes`]: the writer's queue. Principals take turns, one decision each, behind the cluster's own jobs.
 //! - [`Permit`]: the bounded pool of threads for expensive reads, [`pool`]. Principals take turns, one answer each.
 //!
-//! Both keep jobs in [`Turns`], and the processor time of each principal in [`Accounts`]. A principal whose work was
+//! Both keep jobs in [`Turns`], and the processor time of each principal in [`Accounts`](turns::Accounts). A principal whose work was
 //! expensive waits while others are active ([`ACTIVITY`]); a principal that is alone never waits. Work that takes long
 //! yields the processor after each step ([`throttle`]).
 
-mod accounts;
 mod lanes;
 mod pool;
 #[cfg(test)]
 mod tests;
 pub(crate) mod throttle;
-mod turn;
 mod turns;
 
-pub(crate) use accounts::ACTIVITY;
-use accounts::Accounts;
 pub(crate) use lanes::{Lane, Lanes, Queued};
-pub(crate) use pool::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, NAMES_AT_ONCE, Permit, make_sized};
-pub(crate) use turn::Turn;
+pub(crate) use pool::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, NAMES_AT_ONCE, Permit, Turn, make_sized};
+pub(crate) use turns::ACTIVITY;
 use turns::Turns;

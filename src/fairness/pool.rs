@@ -3,11 +3,13 @@
 //!
 //! Few threads serve connections. An answer that occupies one of them for a tenth of a second delays all requests
 //! behind it. So large answers are made here, with a pause after each step. A principal uses at most a third of a
-//! processor for its answers, and while others are active at most as much as its [account](super::accounts) allows. So
+//! processor for its answers, and while others are active at most as much as its [account](super::turns::Accounts) allows. So
 //! a flood of such requests delays only itself. A single long answer is delayed by at most
-//! [`LONGEST`](super::accounts::LONGEST) in total, so that it can be completed.
+//! [`LONGEST`](super::turns::LONGEST) in total, so that it can be completed.
 
 use std::{
+    cell::RefCell,
+    io::{self, Write},
     sync::{
         Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
@@ -18,9 +20,14 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 use quota_semantics::Name;
+use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::{ACTIVITY, Turn, Turns};
+use super::{
+    ACTIVITY, Turns,
+    throttle::{self, Meter},
+    turns::LONGEST,
+};
 use crate::{
     metrics,
     problem::{Problem, Reason},
@@ -271,5 +278,119 @@ impl Pool {
         queue.charge(principal, work, now);
         let until = queue.waits_until(principal, now);
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+}
+
+/// Bytes that are written between two checks of the time.
+const STEP_BYTES: usize = 4096;
+
+/// The payload that unwinds a thread from a job whose caller has disconnected.
+struct Cancelled;
+
+/// The turn of a principal, through which its work pauses. Only [`Permit::make`](super::Permit::make) creates one, so
+/// work that is long enough to pause cannot run elsewhere.
+pub(crate) struct Turn(Option<RefCell<Served>>);
+
+/// A running job: its principal, its request, and the processor time since the last charge.
+struct Served {
+    pool: &'static Pool,
+    principal: Name,
+    is_cancelled: Arc<AtomicBool>,
+    meter: Meter,
+    /// How long the job has been delayed because others were active.
+    delayed: Duration,
+}
+
+impl Turn {
+    /// The turn for a small answer that is made at once: it never pauses.
+    pub(super) const SHORT: Self = Self(None);
+
+    /// A turn on a thread of the pool.
+    pub(super) fn begin(
+        pool: &'static Pool,
+        principal: &Name,
+        is_cancelled: Arc<AtomicBool>,
+    ) -> Self {
+        Self(Some(RefCell::new(Served {
+            pool,
+            principal: principal.clone(),
+            is_cancelled,
+            meter: Meter::start(),
+            delayed: Duration::ZERO,
+        })))
+    }
+
+    /// Charges the processor time since the last pause.
+    pub(super) fn end(self) {
+        if let Some(served) = self.0 {
+            let mut served = served.into_inner();
+            served.pool.charge(&served.principal, served.meter.lap());
+        }
+    }
+
+    /// Yields the processor if the work has run for long enough. Does not return if the caller no longer waits for the
+    /// answer: no lock may be held here.
+    pub(crate) fn pause(&self) {
+        let Some(served) = &self.0 else { return };
+        let is_in_vain = {
+            let served = &mut *served.borrow_mut();
+            throttle::pause_for(|| {
+                let (pool, principal) = (served.pool, &served.principal);
+                let wait = pool.charge(principal, served.meter.lap());
+                let wait = wait.min(LONGEST.saturating_sub(served.delayed));
+                served.delayed += wait;
+                let pauses = pool.kind != Kind::Past
+                    || ACTIVITY.of_others_until(principal, Instant::now()).is_some();
+                pauses.then_some(wait)
+            });
+            served.is_cancelled.load(Ordering::Relaxed)
+        };
+        if is_in_vain {
+            metrics::answer_given_up();
+            std::panic::resume_unwind(Box::new(Cancelled));
+        }
+    }
+
+    /// A value as JSON, with pauses.
+    ///
+    /// # Errors
+    /// The value cannot be represented in JSON.
+    pub(crate) fn to_json(
+        &self,
+        value: &impl Serialize,
+        capacity: usize,
+    ) -> serde_json::Result<Vec<u8>> {
+        let mut text = Vec::with_capacity(capacity);
+        serde_json::to_writer(Paced::new(&mut text, self), value)?;
+        Ok(text)
+    }
+}
+
+/// A writer that pauses at intervals.
+struct Paced<'a, W> {
+    inner: W,
+    turn: &'a Turn,
+    bytes: usize,
+}
+
+impl<'a, W> Paced<'a, W> {
+    const fn new(inner: W, turn: &'a Turn) -> Self {
+        Self { inner, turn, bytes: 0 }
+    }
+}
+
+impl<W: Write> Write for Paced<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.bytes += written;
+        if self.bytes >= STEP_BYTES {
+            self.bytes = 0;
+            self.turn.pause();
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
     }
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::{
     NAMESPACE_KIND, NAMESPACES, RELEASE, VERSION, accept, applied, events,
     kind::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
-    services::{SERVICE_KIND, SERVICES},
+    params::Params,
+    status::{Failure, Result},
 };
 use crate::precondition;
 
@@ -246,4 +247,23 @@ fn aggregate(headers: &HeaderMap, version: &str, items: &Value) -> Response {
     answered.insert(header::VARY, HeaderValue::from_static("Accept"));
     answered.insert(header::ETAG, tag);
     response
+}
+
+/// The kind's plural in paths.
+pub(super) const SERVICES: &str = "services";
+/// The kind.
+pub(super) const SERVICE_KIND: &str = "Service";
+
+/// The empty list, for any selector.
+///
+/// # Errors
+/// For a watch, which would never end.
+pub(super) async fn services(params: Params) -> Result<Json<Value>> {
+    if params.watch {
+        return Err(Failure::method_not_allowed());
+    }
+    Ok(Json(json!({
+        "kind": format!("{SERVICE_KIND}List"), "apiVersion": VERSION, "metadata": {"resourceVersion": ""},
+        "items": [],
+    })))
 }

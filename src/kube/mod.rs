@@ -23,7 +23,6 @@ mod changes;
 mod copied;
 mod discovery;
 mod events;
-mod field_selector;
 mod fields;
 mod kind;
 #[cfg(test)]
@@ -41,8 +40,6 @@ mod resource;
 mod reviews;
 mod routes;
 mod scope;
-mod services;
-mod shape;
 mod status;
 mod table;
 mod watch;

@@ -4,8 +4,8 @@ use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
 use super::{
-    Kube, applied, discovery, events, namespaces, openapi, read, remove, reviews, services,
-    status::Failure, write,
+    Kube, applied, discovery, events, namespaces, openapi, read, remove, reviews, status::Failure,
+    write,
 };
 use crate::{
     auth::{
@@ -105,12 +105,12 @@ pub fn routes() -> Vec<Route<Kube>> {
             .about("list of the latest denials and of pending reservations, of all namespaces, as Events"),
         get("/api/v1/namespaces/{namespace}/events", Role(&[Read], Path), events::list)
             .about("the same of the namespace"),
-        get("/api/v1/services", Authenticated, services::list)
+        get("/api/v1/services", Authenticated, discovery::services)
             .about("an empty list, for `kubectl cluster-info`"),
         get(
             "/api/v1/namespaces/{namespace}/services",
             Role(&[Read], Path),
-            services::list,
+            discovery::services,
         )
         .about("the same"),
         get(GROUPS, Role(&[Read], Readable), read::list).about("list or watch of groups"),

@@ -4,10 +4,9 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use quota_semantics::Name;
 
 use super::{
-    field_selector::FieldSelector,
     kind::Kind,
     object::Object,
-    params::Params,
+    params::{FieldSelector, Params},
     resource::Key,
     status::{Failure, Result},
 };

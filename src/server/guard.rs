@@ -30,14 +30,13 @@ use super::{
     body::{Bounded, Lengths, Progress},
     body_budget::{BodyBudget, budgeted},
     gzip,
-    problem::last_problem,
     timed::Clock,
 };
 use crate::{
     log_limiter::{LogLimiter, shortened},
     metrics::{self, Limit},
     peer::Peer,
-    problem::{Problem, Reason},
+    problem::{CONTENT_TYPE, Problem, Reason},
     request_headers,
     router::{Endpoint, PendingResponse},
     routes::BodyLimit,
@@ -418,4 +417,22 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 /// The trace that the caller is part of.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
     request_headers::traceparent(headers)?.split('-').nth(1)
+}
+
+/// The complete response to a connection above the limit, as sent.
+pub(super) fn turned_away(retry_after: bool) -> String {
+    let body = Problem::new(Reason::Overloaded, "too many connections are open").to_text();
+    let retry_after = if retry_after { "retry-after: 1\r\n" } else { "" };
+    let length = body.len();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {CONTENT_TYPE}\r\n{retry_after}\
+         connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// A problem that closes the connection, since part of the request was not read.
+pub(super) fn last_problem(reason: Reason, detail: &str) -> Response {
+    let mut response = Problem::new(reason, detail).into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

@@ -9,7 +9,6 @@ mod connection;
 pub mod descriptors;
 mod guard;
 mod gzip;
-mod problem;
 mod streams;
 mod timed;
 pub mod tls;
@@ -32,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use body_budget::BodyBudget;
 use connection::{Connection, Ends, RequestContext};
+use guard::turned_away;
 pub(crate) use guard::{Bounds, Guarded};
-use problem::turned_away;
 pub use quota_service::hosts::Hosts;
 use tls::Tls;
 pub(crate) use warnings::bounded;

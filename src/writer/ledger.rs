@@ -1,14 +1,16 @@
 //! The handle to the writer: submits decisions, and reads the state.
 
 use std::{
+    pin::Pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::{Context, Poll, ready},
     time::Instant,
 };
 
-use futures::{TryFutureExt as _, future::BoxFuture};
+use futures::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
 use parking_lot::RwLock;
 use quota_core::{
     decide::Policy,
@@ -19,13 +21,12 @@ use quota_journal::Durable;
 use quota_replication::jetstream::WallClock;
 use quota_semantics::{Name, admission::Coverage};
 use quota_service::traces;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tracing::{Instrument as _, Span};
 
 use super::{
-    Batch, DecisionContext, Job, Recent, Unavailable, Watermark,
+    Answer, Batch, DecisionContext, Job, Recent, Unavailable, Watermark,
     inbox::{Gate, Inbox},
-    job::{Handed, job, while_held},
 };
 use crate::{
     denials::Denials,
@@ -427,4 +428,58 @@ impl Ledger {
     pub(crate) fn is_disk_low(&self) -> bool {
         self.disk_low.load(Ordering::Acquire)
     }
+}
+
+/// A decision that has been handed in, or why it was not.
+pub(super) struct Handed<R> {
+    pub(super) handed: Result<oneshot::Receiver<(R, Durable)>, Unavailable>,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+impl<R> Future for Handed<R> {
+    type Output = Result<(R, Durable), Unavailable>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { handed, inbox } = &mut *self;
+        let answered = match handed {
+            Ok(answered) => ready!(answered.poll_unpin(cx)),
+            Err(refused) => return Poll::Ready(Err(*refused)),
+        };
+        Poll::Ready(answered.map_err(|_| inbox.why_dropped()))
+    }
+}
+
+/// A decision about a subject, which is made only if the caller still holds the subject.
+pub(super) fn while_held<S, R, D>(
+    subject: &Arc<S>,
+    decision: D,
+) -> impl FnOnce(&mut DecisionContext<'_>) -> Option<R> + Send + use<S, R, D>
+where
+    S: Send + Sync + 'static,
+    D: FnOnce(&mut DecisionContext<'_>, &S) -> R + Send + 'static,
+{
+    let subject = Arc::downgrade(subject);
+    move |context| {
+        let subject = subject.upgrade()?;
+        Some(decision(context, &subject))
+    }
+}
+
+/// A decision as a job, and the receiver of its result.
+pub(super) fn job<R, D>(decision: D) -> (Job, oneshot::Receiver<(R, Durable)>)
+where
+    R: Send + 'static,
+    D: FnOnce(&mut DecisionContext<'_>) -> Option<R> + Send + 'static,
+{
+    let (answer, answered) = oneshot::channel();
+    let job = move |context: &mut DecisionContext<'_>| -> Answer {
+        let Some(result) = decision(context) else {
+            return Box::new(|_| {});
+        };
+        Box::new(move |durable: &Durable| {
+            // The caller may no longer wait. The decision is valid all the same.
+            let _ = answer.send((result, *durable));
+        })
+    };
+    (Box::new(job), answered)
 }

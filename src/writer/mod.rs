@@ -7,7 +7,6 @@ mod consumed;
 mod decider;
 mod digest_points;
 mod inbox;
-mod job;
 mod ledger;
 mod linger;
 mod recent;

@@ -2,7 +2,6 @@
 //! identified by name.
 
 mod certificate;
-mod client_certificates;
 mod files;
 
 #[cfg(test)]
@@ -15,7 +14,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-pub(super) use client_certificates::ClientCertificates;
+pub(super) use certificate::ClientCertificates;
 pub use files::Error;
 use files::{Files, InForce};
 

@@ -1,31 +1,28 @@
 //! The state shared by all users of an open journal: the parts of the ledger, and the place of each sequence.
 
-mod epochs;
-mod signal;
 mod write;
 
-pub(super) use epochs::{Current, Epochs, Sealed};
-pub(super) use signal::Signal;
 pub(super) use write::WritePath;
 
 use std::{
+    collections::VecDeque,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use crate::{
     Durable, Error,
     archive::Archive,
     base::{self, Base},
     disk::Disk,
-    epoch,
-    journal::Options,
-    journal::Stats,
+    epoch::{self, Epoch, Seal},
+    journal::{Options, Stats},
     reader::{Chunk, Source},
     snapshot::Snapshots,
     wal::{self, CHUNK_BYTES, Wal},
@@ -228,6 +225,220 @@ impl Lifecycle {
         match self.closed.load(Ordering::Acquire) {
             true => Err(Error::Closed),
             false => Ok(()),
+        }
+    }
+}
+
+/// Most databases of sealed epochs that are open at once; each has a small cache. As many as there are readers: opening
+/// one reads all its files, and readers must not close each other's.
+const OPEN_EPOCHS: usize = 8;
+
+/// A sealed epoch.
+#[derive(Clone)]
+pub(crate) struct Sealed {
+    pub(crate) seal: Seal,
+    pub(crate) epoch: Arc<Epoch>,
+}
+
+/// The epoch that is being filled.
+#[derive(Clone)]
+pub(crate) struct Current {
+    pub(crate) epoch: Arc<Epoch>,
+    /// The position up to which it holds the entries of the write-ahead log.
+    pub(crate) flushed: Durable,
+}
+
+/// All epochs, oldest first. Each lock guards one list or value, and no two are held at once.
+pub(crate) struct Epochs {
+    directory: PathBuf,
+    sealed: RwLock<Vec<Sealed>>,
+    current: RwLock<Current>,
+    /// The sealed ones with an open database, most recently used first.
+    recent: Mutex<VecDeque<Arc<Epoch>>>,
+    /// Closed segments up to this sequence are to be sealed, whatever their size.
+    seal_through: AtomicU64,
+}
+
+impl Epochs {
+    pub(crate) fn new(directory: PathBuf, sealed: Vec<Sealed>, current: Current) -> Self {
+        Self {
+            directory,
+            sealed: RwLock::new(sealed),
+            current: RwLock::new(current),
+            recent: Mutex::default(),
+            seal_through: AtomicU64::new(0),
+        }
+    }
+
+    /// The one that is being filled.
+    pub(crate) fn current(&self) -> Current {
+        self.current.read().clone()
+    }
+
+    pub(crate) fn set_current(&self, current: Current) {
+        *self.current.write() = current;
+    }
+
+    /// The sealed ones.
+    pub(crate) fn sealed(&self) -> Vec<Sealed> {
+        self.sealed.read().clone()
+    }
+
+    /// The sealed epoch that holds a sequence. Its database becomes the most recently used one.
+    pub(crate) fn sealed_with(&self, sequence: u64) -> Option<Sealed> {
+        let found = {
+            let sealed = self.sealed.read();
+            let at = sealed.partition_point(|sealed| sealed.seal.last.sequence < sequence);
+            sealed.get(at).filter(|sealed| sealed.seal.before.sequence < sequence).cloned()
+        };
+        found.inspect(|sealed| self.touch(&sealed.epoch))
+    }
+
+    /// Moves the current epoch, now sealed, to the sealed ones, and begins the next.
+    pub(crate) fn push_sealed(&self, sealed: Sealed) {
+        let last = sealed.seal.last;
+        self.touch(&sealed.epoch);
+        self.sealed.write().push(sealed);
+        self.set_current(Current {
+            epoch: Arc::new(Epoch::new(&self.directory, last)),
+            flushed: last,
+        });
+    }
+
+    /// Removes the sealed ones that end at a sequence or before from the list.
+    pub(crate) fn take_through(&self, sequence: u64) -> Vec<Sealed> {
+        let mut sealed = self.sealed.write();
+        let kept = sealed.partition_point(|sealed| sealed.seal.last.sequence <= sequence);
+        sealed.drain(..kept).collect()
+    }
+
+    /// Requests that the segments up to `last` are sealed at the next end of a segment.
+    pub(crate) fn request_seal(&self, last: u64) {
+        self.seal_through.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// Whether sealing was requested for the epoch that begins behind `before`.
+    pub(crate) fn seal_requested(&self, before: &Durable) -> bool {
+        before.sequence < self.seal_through.load(Ordering::Acquire)
+    }
+
+    /// Closes every database.
+    pub(crate) fn close(&self) {
+        for sealed in self.sealed() {
+            sealed.epoch.close();
+        }
+        self.current().epoch.close();
+    }
+
+    /// Limits the number of open databases to the most recently used ones.
+    fn touch(&self, epoch: &Arc<Epoch>) {
+        let mut recent = self.recent.lock();
+        if recent.front().is_some_and(|front| Arc::ptr_eq(front, epoch)) {
+            return;
+        }
+        recent.retain(|other| !Arc::ptr_eq(other, epoch));
+        recent.push_front(Arc::clone(epoch));
+        let kept = recent.len().min(OPEN_EPOCHS);
+        let surplus = recent.split_off(kept);
+        drop(recent);
+        for epoch in surplus {
+            epoch.close();
+        }
+    }
+}
+
+/// Requests to the background threads. The lock protects the requests alone; no I/O happens under it.
+#[derive(Default)]
+pub(crate) struct Signal {
+    requests: Mutex<Requests>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Requests {
+    stop: bool,
+    prepare: bool,
+    flush_now: bool,
+    sync_soon: bool,
+    sync_now: bool,
+}
+
+impl Signal {
+    fn request(&self, set: impl FnOnce(&mut Requests)) {
+        set(&mut self.requests.lock());
+        self.changed.notify_all();
+    }
+
+    /// Requests the next segment.
+    pub(crate) fn prepare(&self) {
+        self.request(|requests| requests.prepare = true);
+    }
+
+    /// Requests that all durable frames are flushed now.
+    pub(crate) fn flush_now(&self) {
+        self.request(|requests| requests.flush_now = true);
+    }
+
+    /// Requests that written frames are synced soon.
+    pub(crate) fn sync_soon(&self) {
+        self.request(|requests| requests.sync_soon = true);
+    }
+
+    /// Requests that written frames are synced now.
+    pub(crate) fn sync_now(&self) {
+        self.request(|requests| requests.sync_now = true);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.request(|requests| requests.stop = true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.requests.lock().stop
+    }
+
+    /// Wakes the threads that wait for room.
+    pub(crate) fn has_flushed(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits until a segment has to be prepared; false at the stop.
+    pub(crate) fn wait_to_prepare(&self) -> bool {
+        let mut requests = self.wait_until(|requests| requests.prepare);
+        requests.prepare = false;
+        !requests.stop
+    }
+
+    /// Waits until frames have to be flushed; false at the stop.
+    pub(crate) fn wait_to_flush(&self) -> bool {
+        let mut requests = self.wait_until(|requests| requests.flush_now);
+        requests.flush_now = false;
+        !requests.stop
+    }
+
+    /// Waits until written frames have to be synced: at the latest `soon` after the request. False at the stop.
+    pub(crate) fn wait_to_sync(&self, soon: Duration) -> bool {
+        let mut requests = self.wait_until(|requests| requests.sync_soon || requests.sync_now);
+        let goes_on = |requests: &mut Requests| !requests.stop && !requests.sync_now;
+        self.changed.wait_while_for(&mut requests, goes_on, soon);
+        (requests.sync_soon, requests.sync_now) = (false, false);
+        !requests.stop
+    }
+
+    fn wait_until(&self, is_requested: impl Fn(&Requests) -> bool) -> MutexGuard<'_, Requests> {
+        let mut requests = self.requests.lock();
+        self.changed
+            .wait_while(&mut requests, |requests| !requests.stop && !is_requested(requests));
+        requests
+    }
+
+    /// Requests flushes while a condition holds. The condition is checked after each flush, and at this interval.
+    pub(crate) fn flush_while(&self, interval: Duration, mut condition: impl FnMut() -> bool) {
+        let mut requests = self.requests.lock();
+        while condition() {
+            requests.flush_now = true;
+            self.changed.notify_all();
+            self.changed.wait_for(&mut requests, interval);
         }
     }
 }

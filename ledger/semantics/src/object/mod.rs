@@ -31,7 +31,6 @@ mod footprint;
 mod group_resource;
 mod metadata;
 pub(crate) mod names;
-mod plural;
 mod pod;
 mod resource_claim;
 mod service;
@@ -44,10 +43,9 @@ pub use self::{
     context::{Context, NoContext, OwningPod},
     evaluator::{Evaluator, EveryClass, MEASURED, is_countable_by_anyone, is_ignored},
     footprint::{Amount, Footprint, PodTraits, Traits},
-    group_resource::{GroupResource, ParseGroupResourceError},
+    group_resource::{GroupResource, ParseGroupResourceError, plural},
     metadata::{Annotations, Labels, Metadata, OwnerReference, TypeMeta},
     names::{COUNT_PREFIX, REQUESTS_PREFIX},
-    plural::plural,
     pod::Pod,
     resource_claim::ResourceClaim,
     service::Service,

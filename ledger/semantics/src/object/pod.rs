@@ -1,10 +1,10 @@
 //! Pods: the resources that their containers may use, while they live.
 
 mod condensed;
-mod lifetime;
-mod quality;
-mod resize;
-mod totals;
+
+pub(super) use condensed::canonical;
+
+use std::borrow::Cow;
 
 use super::{
     footprint::PodTraits,
@@ -16,11 +16,8 @@ use super::{
     },
 };
 use crate::{
-    Name, Timestamp, nullable::nullable_fields, quantity::Quantity, resource::ResourceList,
+    Name, Span, Timestamp, nullable::nullable_fields, quantity::Quantity, resource::ResourceList,
 };
-
-pub(super) use condensed::canonical;
-pub(super) use totals::{total_limits_in_spec, total_requests_in_spec};
 
 nullable_fields! {
     /// A pod with the fields that quota rules use.
@@ -247,6 +244,213 @@ fn is_huge_pages(name: &str) -> bool {
 /// Whether requests for a resource count under its own name: huge pages, devices and extended resources.
 fn is_counted_by_name(name: &str) -> bool {
     is_huge_pages(name) || name.starts_with(DEVICE_CLASS_PREFIX) || is_extended(name)
+}
+
+impl Pod {
+    /// The total requests of the pod, with its overhead.
+    pub(super) fn total_requests(&self) -> ResourceList {
+        let mut total = sum(
+            &self.spec,
+            |container| self.effective_requests(container),
+            |starting| &starting.resources.requests,
+        );
+        if let Some(pod_level) = &self.spec.resources {
+            replace(&mut total, &pod_level.requests);
+        }
+        total.add(&self.spec.overhead);
+        total
+    }
+
+    /// The total limits of the pod. The overhead raises an existing limit, but does not create one.
+    pub(super) fn total_limits(&self) -> ResourceList {
+        let mut total = sum(
+            &self.spec,
+            |container| self.effective_limits(container),
+            |starting| &starting.resources.limits,
+        );
+        if let Some(pod_level) = &self.spec.resources {
+            replace(&mut total, &pod_level.limits);
+        }
+        let mut overhead = self.spec.overhead.clone();
+        overhead.retain(|name, _| total.get(name).is_some_and(|limit| !limit.is_zero()));
+        total.add(&overhead);
+        total
+    }
+}
+
+/// The requests of all containers in the spec, regardless of the status.
+pub(in crate::object) fn total_requests_in_spec(spec: &Spec) -> ResourceList {
+    sum(
+        spec,
+        |container| Cow::Borrowed(&container.resources.requests),
+        |starting| &starting.resources.requests,
+    )
+}
+
+/// The limits of all containers in the spec, regardless of the status.
+pub(in crate::object) fn total_limits_in_spec(spec: &Spec) -> ResourceList {
+    sum(
+        spec,
+        |container| Cow::Borrowed(&container.resources.limits),
+        |starting| &starting.resources.limits,
+    )
+}
+
+/// The largest sum of the containers at any moment of the pod's life: all containers and sidecars together, or any step
+/// of the start, where an init container runs beside the sidecars before it.
+///
+/// The order is Kubernetes': a sum is written in the style of its first summand that is not zero. A step is looked at for
+/// the names of its own container only: of all others the peak has what the sidecars use.
+fn sum<'p>(
+    spec: &'p Spec,
+    running: impl Fn(&'p Container) -> Cow<'p, ResourceList>,
+    starting: impl Fn(&'p Container) -> &'p ResourceList,
+) -> ResourceList {
+    let mut total = ResourceList::new();
+    for container in &spec.containers {
+        total.add(&running(container));
+    }
+    let mut sidecars = ResourceList::new();
+    let mut peak = ResourceList::new();
+    for container in &spec.init_containers {
+        if container.is_restartable() {
+            let own = running(container);
+            total.add(&own);
+            sidecars.add(&own);
+            let grown = sidecars.common(&own);
+            let grown = grown.map(|(name, sum, _)| (name.clone(), sum.clone()));
+            raise(&mut peak, &grown.collect());
+        } else {
+            raise(&mut peak, &beside(&sidecars, starting(container)));
+        }
+    }
+    raise(&mut total, &peak);
+    total
+}
+
+/// The amounts of an init container, with those that the sidecars use of the same resources.
+fn beside(sidecars: &ResourceList, own: &ResourceList) -> ResourceList {
+    let with_sidecars = |(name, amount): (&Name, &Quantity)| {
+        let mut sum = amount.clone();
+        if let Some(used) = sidecars.get(name) {
+            sum.add_assign(used);
+        }
+        (name.clone(), sum)
+    };
+    own.iter().map(with_sidecars).collect()
+}
+
+/// Pod-level resources replace the sum, name by name.
+fn replace(total: &mut ResourceList, pod_level: &ResourceList) {
+    total.extend(pod_level.mask(is_pod_level));
+}
+
+/// Raises each name to the amount in `other`, if that is larger. Of equal amounts the first one keeps its spelling,
+/// unlike in [`ResourceList::max`].
+pub(super) fn raise(list: &mut ResourceList, other: &ResourceList) {
+    let is_larger = |name: &Name, amount: &Quantity| list.get(name).is_none_or(|own| amount > own);
+    let larger = other.iter().filter(|(name, amount)| is_larger(name, amount));
+    let larger: ResourceList =
+        larger.map(|(name, amount)| (name.clone(), amount.clone())).collect();
+    list.extend(larger);
+}
+
+impl Pod {
+    /// The requests of a container that runs beside others, including a resize.
+    pub(super) fn effective_requests<'p>(
+        &'p self,
+        container: &'p Container,
+    ) -> Cow<'p, ResourceList> {
+        let requested = &container.resources.requests;
+        let Some((status, actual)) = self.actual(container) else {
+            return Cow::Borrowed(requested);
+        };
+        let mut largest = self.requested_unless_infeasible(requested);
+        raise(&mut largest, &actual.requests);
+        raise(&mut largest, &status.allocated_resources);
+        Cow::Owned(largest)
+    }
+
+    /// The limits of a container that runs beside others, including a resize.
+    pub(super) fn effective_limits<'p>(
+        &'p self,
+        container: &'p Container,
+    ) -> Cow<'p, ResourceList> {
+        let requested = &container.resources.limits;
+        let Some((_, actual)) = self.actual(container) else {
+            return Cow::Borrowed(requested);
+        };
+        let mut largest = self.requested_unless_infeasible(requested);
+        raise(&mut largest, &actual.limits);
+        Cow::Owned(largest)
+    }
+
+    /// The status and the running resources of a container, if its status has them. Names are unique in a pod that was
+    /// admitted; in any other the last status wins, as in Kubernetes.
+    fn actual(&self, container: &Container) -> Option<(&ContainerStatus, &Requirements)> {
+        let init = self.status.init_container_statuses.iter().rev();
+        let status = init
+            .chain(self.status.container_statuses.iter().rev())
+            .find(|status| status.name == container.name)?;
+        Some((status, status.resources.as_ref()?))
+    }
+
+    fn requested_unless_infeasible(&self, requested: &ResourceList) -> ResourceList {
+        let pending =
+            self.status.conditions.iter().find(|condition| condition.kind == "PodResizePending");
+        if pending.is_some_and(|condition| condition.reason == "Infeasible") {
+            ResourceList::new()
+        } else {
+            requested.clone()
+        }
+    }
+}
+
+impl Pod {
+    /// Best effort: no container requests cpu or memory. The status takes precedence; pod-level resources, even empty
+    /// ones, take precedence over those of containers.
+    pub(super) fn is_best_effort(&self) -> bool {
+        if !self.status.qos_class.is_empty() {
+            return self.status.qos_class == "BestEffort";
+        }
+        match &self.spec.resources {
+            Some(pod_level) => !pod_level.ask_for_compute(),
+            None => !self.containers().any(|container| container.resources.ask_for_compute()),
+        }
+    }
+}
+
+impl Requirements {
+    fn ask_for_compute(&self) -> bool {
+        [&self.requests, &self.limits].into_iter().any(|list| {
+            ["cpu", "memory"]
+                .into_iter()
+                .any(|name| list.get(name).is_some_and(Quantity::is_positive))
+        })
+    }
+}
+
+impl Pod {
+    /// Whether only its existence (`count/pods`) counts at `now`.
+    pub(super) fn has_ended(&self, now: Timestamp) -> bool {
+        self.is_terminal() || self.overdue_after().is_some_and(|limit| now > limit)
+    }
+
+    /// The time after which, strictly, only its existence counts, since its node is unlikely to come back: the deletion
+    /// time plus the grace period once more. `None` for a pod that is not being deleted, and for one that has ended.
+    pub fn lapse(&self) -> Option<Timestamp> {
+        if self.is_terminal() { None } else { self.overdue_after() }
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        self.status.phase == "Succeeded" || self.status.phase == "Failed"
+    }
+
+    fn overdue_after(&self) -> Option<Timestamp> {
+        let metadata = &self.metadata;
+        let grace = Span::from_seconds(metadata.deletion_grace_period_seconds?);
+        Some(metadata.deletion_timestamp?.plus(grace))
+    }
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl Bounds {
         if used.len() + reserved.len() + granted.len() + resources.len() <= most {
             return Ok(());
         }
-        let is_new = |name: &&Name| used.get(name).is_none() && reserved.get(name).is_none();
+        let is_new = |name: &&Name| used.get(*name).is_none() && reserved.get(*name).is_none();
         // Sums have no zeros.
         let own = || {
             let counted = resources.iter().filter(|(_, amount)| !amount.is_zero());

@@ -68,7 +68,7 @@ pub(crate) struct Shared<'a> {
 
 impl Shared<'_> {
     /// The amount used and reserved by the namespace of the request.
-    pub(crate) fn own(&self, resource: &str) -> Quantity {
+    pub(crate) fn own(&self, resource: &Name) -> Quantity {
         let of = |list: fn(&Sums) -> &ResourceList| {
             let changed = self.changed.and_then(|sums| list(sums).get(resource));
             let amount = changed.or_else(|| list(self.own).get(resource));
@@ -125,24 +125,24 @@ impl Counted<'_> {
         self.growth.as_ref()
     }
 
-    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
+    pub(crate) fn reserved(&self, resource: &Name) -> Quantity {
         self.held(resource).cloned().unwrap_or_default()
     }
 
-    fn held(&self, resource: &str) -> Option<&Quantity> {
+    fn held(&self, resource: &Name) -> Option<&Quantity> {
         let changed = self.changed.and_then(|sums| sums.reserved.get(resource));
         let held = changed.or_else(|| self.reserved.get(resource));
         held.filter(|_| !self.used_only)
     }
 
-    pub(crate) fn used(&self, resource: &str) -> Quantity {
+    pub(crate) fn used(&self, resource: &Name) -> Quantity {
         let changed = self.changed.and_then(|sums| sums.used.get(resource));
         let used = changed.or_else(|| self.used.get(resource));
         used.cloned().unwrap_or_default()
     }
 
     /// The amount guaranteed to others, and not used or reserved by them; none: the limit is not in a tree.
-    pub(crate) fn guaranteed_to_others(&self, resource: &str) -> Option<&Quantity> {
+    pub(crate) fn guaranteed_to_others(&self, resource: &Name) -> Option<&Quantity> {
         let aside = self.aside.get(resource);
         aside.filter(|aside| !aside.is_zero())
     }
@@ -163,7 +163,7 @@ impl Counted<'_> {
     }
 
     /// The limit above which a grant comes with a warning.
-    pub(crate) fn soft(&self, resource: &str) -> Option<&Quantity> {
+    pub(crate) fn soft(&self, resource: &Name) -> Option<&Quantity> {
         self.extensions?.soft.get(resource)
     }
 
@@ -222,7 +222,7 @@ impl Limit for Counted<'_> {
     fn is_counted(&self, _: &str) -> bool {
         true
     }
-    fn counted(&self, resource: &str) -> Option<Quantity> {
+    fn counted(&self, resource: &Name) -> Option<Quantity> {
         let mut counted = self.used(resource);
         if let Some(held) = self.held(resource) {
             counted.add_assign(held);

@@ -103,7 +103,7 @@ impl State {
         let Sums { used, reserved, .. } = &*namespace.sums;
         let mut names: Vec<&Name> = Vec::with_capacity(used.len() + hard.len());
         names.extend(used.names());
-        names.extend(reserved.names().filter(|name| used.get(name).is_none()));
+        names.extend(reserved.names().filter(|name| used.get(*name).is_none()));
         let is_counted = |name: &Name| used.get(name).is_some() || reserved.get(name).is_some();
         let limited = hard.iter().map(|(name, _)| *name);
         names.extend(limited.filter(|name| !is_counted(name)));

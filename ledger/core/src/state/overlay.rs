@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::{
     State,
@@ -28,12 +28,12 @@ use quota_semantics::{
 /// The changes of a decision under way, before they are entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
-    namespaces: BTreeMap<Name, Changed>,
+    namespaces: HashMap<Name, Changed>,
     groups: Copies,
     /// Pending reservations of the state that have ended or changed.
-    ended: BTreeSet<(Name, Uid)>,
+    ended: HashSet<(Name, Uid)>,
     granted: HashMap<(Name, Uid), Arc<Reservation>>,
-    /// The newest granted by namespace, resource and name.
+    /// The uid of the newest granted one of each name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
     /// The difference to what the pending reservations in the state count as against the bounds on their number.
     pending: isize,
@@ -107,8 +107,7 @@ impl Overlay {
             Change::Add => count,
             Change::Remove => -count,
         };
-        let name = reservation.namespace.clone();
-        let changed = self.namespaces.entry(name).or_default();
+        let changed = self.namespaces.entry_ref(&reservation.namespace).or_default();
         self.pending += more;
         changed.pending += more;
         let observed = state.beside_pending(reservation);
@@ -173,13 +172,13 @@ impl Overlay {
         namespace: &'s Name,
         resource: &'s Name,
         name: &'s str,
-    ) -> BTreeMap<Uid, Option<&'s Name>> {
+    ) -> Vec<(Uid, Option<&'s Name>)> {
         let of_state = state.named(namespace, resource, name).map(|tracked| {
             let uid = tracked.reservation.uid.clone();
             (uid, Some(&tracked.owner))
         });
         let is_there = |uid: &Uid| !self.has_ended(namespace, uid);
-        let mut all: BTreeMap<_, _> = of_state.filter(|(uid, _)| is_there(uid)).collect();
+        let mut all: Vec<_> = of_state.filter(|(uid, _)| is_there(uid)).collect();
         if !self.granted.is_empty() {
             let target = (namespace.clone(), resource.clone(), name.into());
             let newest = self.newest.get(&target).cloned();
@@ -189,6 +188,7 @@ impl Overlay {
             };
             all.extend(newest.filter(is_granted).map(|uid| (uid, None)));
         }
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         all
     }
 

@@ -110,7 +110,7 @@ impl Bounds {
     ) -> Result<(), Refusal> {
         let most = self.resources_per_namespace.saturating_mul(multiple);
         let [used, reserved] = state.sums_in(namespace);
-        let granted = overlay.names_in(namespace);
+        let granted = overlay.reserved_in(namespace);
         // The usual case, whichever of the names are new.
         if used.len() + reserved.len() + granted.len() + resources.len() <= most {
             return Ok(());
@@ -121,10 +121,10 @@ impl Bounds {
             let counted = resources.iter().filter(|(_, amount)| !amount.is_zero());
             counted.map(|(name, _)| name).filter(is_new)
         };
-        if own().all(|name| granted.contains(name)) {
+        if own().all(|name| granted.get(name).is_some()) {
             return Ok(());
         }
-        let new: BTreeSet<&Name> = granted.iter().filter(is_new).chain(own()).collect();
+        let new: BTreeSet<&Name> = granted.names().filter(is_new).chain(own()).collect();
         // Without a look at very many names, if the facts alone exceed the bound.
         let larger = used.len().max(reserved.len());
         let counted = match larger > most {

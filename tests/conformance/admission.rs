@@ -53,7 +53,7 @@ impl Limit for Quota {
         &self.status.hard
     }
 
-    fn counted(&self, name: &str) -> Option<Quantity> {
+    fn counted(&self, name: &Name) -> Option<Quantity> {
         self.status.used.as_ref()?.get(name).cloned()
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn differences(
                 ));
             }
         }
-        let more = ours.names().find(|resource| status.used.get(resource).is_none());
+        let more = ours.names().find(|resource| status.used.get(*resource).is_none());
         wrong.extend(
             more.map(|resource| format!("{namespace}/{name} {resource} has no used in Kubernetes")),
         );

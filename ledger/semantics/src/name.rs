@@ -1,87 +1,189 @@
-//! Short, shared, immutable text: names of namespaces, resources, quotas, principals.
+//! Short, immutable text: names of namespaces, resources, quotas, principals.
+
+mod known;
 
 use std::{
     borrow::{Borrow, Cow},
+    cmp::Ordering,
     fmt,
+    hash::{Hash, Hasher},
     ops::Deref,
     sync::Arc,
 };
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use known::Known;
 
 /// A name: cheap to clone, compared by its text.
-#[derive(
-    Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[schemars(inline, description = "")]
-#[serde(transparent)]
-pub struct Name(Arc<str>);
+#[derive(Clone, JsonSchema)]
+#[schemars(with = "String", inline, description = "")]
+pub struct Name(Text);
+
+/// A text has one form only, so that two known names are the same if their numbers are.
+#[derive(Clone)]
+enum Text {
+    Known(Known),
+    Other(Arc<str>),
+}
 
 impl Name {
     /// The text of the name.
+    #[inline]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Text::Known(known) => known.text(),
+            Text::Other(text) => text,
+        }
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self::from("")
+    }
+}
+
+impl PartialEq for Name {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Text::Known(one), Text::Known(other)) => one == other,
+            (Text::Other(one), Text::Other(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (&self.0, &other.0) {
+            (Text::Known(one), Text::Known(other)) => one.cmp(other),
+            (Text::Other(one), Text::Other(other)) if Arc::ptr_eq(one, other) => Ordering::Equal,
+            _ => self.as_str().cmp(other.as_str()),
+        }
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 
 impl Deref for Name {
     type Target = str;
     fn deref(&self) -> &str {
-        &self.0
+        self.as_str()
     }
 }
 
 impl Borrow<str> for Name {
     fn borrow(&self) -> &str {
-        &self.0
+        self
     }
 }
 
 impl AsRef<str> for Name {
     fn as_ref(&self) -> &str {
-        &self.0
+        self
     }
 }
 
 impl From<&str> for Name {
     fn from(text: &str) -> Self {
-        Self(Arc::from(text))
+        Self(match Known::find(text) {
+            Some(known) => Text::Known(known),
+            None => Text::Other(Arc::from(text)),
+        })
     }
 }
 
 impl From<String> for Name {
     fn from(text: String) -> Self {
-        Self(Arc::from(text))
+        Self::from(&*text)
     }
 }
 
 impl From<Cow<'_, str>> for Name {
     fn from(text: Cow<'_, str>) -> Self {
-        Self(Arc::from(text))
+        Self::from(&*text)
     }
 }
 
 impl PartialEq<str> for Name {
     fn eq(&self, other: &str) -> bool {
-        &*self.0 == other
+        self.as_str() == other
     }
 }
 
 impl PartialEq<&str> for Name {
     fn eq(&self, other: &&str) -> bool {
-        &*self.0 == *other
+        self.as_str() == *other
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
+        f.pad(self)
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Name;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Name, E> {
+                Ok(Name::from(text))
+            }
+        }
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_small_and_compares_as_its_text_whether_it_is_known_or_not() {
+        assert_eq!(size_of::<Name>(), 16);
+        let texts = ["", "a", "count/pods", "cpu", "cpv", "pods", "pods.x", "requests.cpu", "zzz"];
+        for one in texts {
+            let name = Name::from(one);
+            assert_eq!((name.as_str(), name.clone()), (one, Name::from(one.to_owned())));
+            for other in texts {
+                assert_eq!(name.cmp(&other.into()), one.cmp(other), "{one:?} {other:?}");
+                assert_eq!(name == Name::from(other), one == other, "{one:?} {other:?}");
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Resource lists: amounts by resource name.
 
-use std::{cmp::Ordering, fmt};
+use std::{borrow::Borrow, cmp::Ordering, fmt};
 
 use schemars::JsonSchema;
 use serde::{
@@ -51,14 +51,20 @@ impl ResourceList {
         self.0.is_empty()
     }
 
-    fn place(&self, name: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|(other, _)| other.as_str().cmp(name))
+    fn place<N: Ord + ?Sized>(&self, name: &N) -> Result<usize, usize>
+    where
+        Name: Borrow<N>,
+    {
+        self.0.binary_search_by(|(other, _)| other.borrow().cmp(name))
     }
 
     /// The quantity of a name.
-    pub fn get(&self, name: &str) -> Option<&Quantity> {
+    pub fn get<N: Ord + ?Sized>(&self, name: &N) -> Option<&Quantity>
+    where
+        Name: Borrow<N>,
+    {
         if self.0.len() <= SHORT {
-            let found = self.0.iter().find(|(other, _)| other == name);
+            let found = self.0.iter().find(|(other, _)| other.borrow() == name);
             return found.map(|(_, quantity)| quantity);
         }
         self.place(name).ok().map(|at| &self.0[at].1)
@@ -109,12 +115,13 @@ impl ResourceList {
         })
     }
 
-    /// The part of the list whose names are in `other` too.
-    #[must_use]
-    pub fn restricted_to(&self, other: &Self) -> Self {
-        let mut part = Vec::with_capacity(self.len().min(other.len()));
-        part.extend(self.common_places(other).map(|(at, _)| self.0[at].clone()));
-        Self(part)
+    /// The name and the quantity at a place of the list; see [`Self::common_places`].
+    ///
+    /// # Panics
+    /// If the list has fewer names.
+    pub fn entry(&self, place: usize) -> (&Name, &Quantity) {
+        let (name, quantity) = &self.0[place];
+        (name, quantity)
     }
 
     /// Sets the quantity of a name.
@@ -197,7 +204,7 @@ impl ResourceList {
         for (name, theirs) in &other.0 {
             let mut order = Ordering::Greater;
             while let Some((mine, quantity)) = self.0.get_mut(at) {
-                order = (**mine).cmp(&**name);
+                order = Name::cmp(mine, name);
                 if order == Ordering::Equal {
                     both(quantity, theirs);
                 }

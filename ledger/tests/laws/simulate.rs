@@ -123,7 +123,7 @@ fn new_requests(entries: &[Entry], count: usize) -> u64 {
                 let is_alone = granted.footprint.traits.is_plain()
                     && !matches!(next, Some(Event::NameAwaited { .. }));
                 let asks = LIMITED.iter().any(|name| {
-                    let amount = granted.footprint.resources.get(name);
+                    let amount = granted.footprint.resources.get(*name);
                     amount.is_some_and(Quantity::is_positive)
                 });
                 if is_alone && asks && !known.contains(&key) && index + count >= entries.len() {

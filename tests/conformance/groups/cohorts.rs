@@ -152,7 +152,7 @@ impl World {
     fn available(groups: &Groups, chain: &[usize], resource: &str) -> Option<i64> {
         let room = |limit: &Counted<'_>| {
             let mut room = limit.hard().get(resource)?.clone();
-            room.sub_assign(&limit.counted(resource)?);
+            room.sub_assign(&limit.counted(&resource.into())?);
             Some(room.value())
         };
         groups.limits(chain).iter().filter_map(room).min()

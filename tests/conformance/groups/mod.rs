@@ -69,7 +69,7 @@ impl Limit for Counted<'_> {
     fn hard(&self) -> &ResourceList {
         &self.group.spec.hard
     }
-    fn counted(&self, name: &str) -> Option<Quantity> {
+    fn counted(&self, name: &Name) -> Option<Quantity> {
         Some(self.group.load.against(&self.free, name))
     }
 }

@@ -110,21 +110,21 @@ impl Bounds {
     ) -> Result<(), Refusal> {
         let most = self.resources_per_namespace.saturating_mul(multiple);
         let [used, reserved] = state.sums_in(namespace);
-        let granted = overlay.names_in(namespace);
+        let granted = overlay.reserved_in(namespace);
         // The usual case, whichever of the names are new.
         if used.len() + reserved.len() + granted.len() + resources.len() <= most {
             return Ok(());
         }
-        let is_new = |name: &&Name| used.get(name).is_none() && reserved.get(name).is_none();
+        let is_new = |name: &&Name| used.get(*name).is_none() && reserved.get(*name).is_none();
         // Sums have no zeros.
         let own = || {
             let counted = resources.iter().filter(|(_, amount)| !amount.is_zero());
             counted.map(|(name, _)| name).filter(is_new)
         };
-        if own().all(|name| granted.contains(name)) {
+        if own().all(|name| granted.get(name).is_some()) {
             return Ok(());
         }
-        let new: BTreeSet<&Name> = granted.iter().filter(is_new).chain(own()).collect();
+        let new: BTreeSet<&Name> = granted.names().filter(is_new).chain(own()).collect();
         // Without a look at very many names, if the facts alone exceed the bound.
         let larger = used.len().max(reserved.len());
         let counted = match larger > most {

@@ -304,7 +304,7 @@ impl Limit for Open<'_, '_> {
     fn is_enforced(&self) -> bool {
         false
     }
-    fn counted(&self, name: &str) -> Option<Quantity> {
+    fn counted(&self, name: &Name) -> Option<Quantity> {
         self.0.counted(name)
     }
     fn growth<'a>(&'a self, amounts: &'a ResourceList) -> &'a ResourceList {

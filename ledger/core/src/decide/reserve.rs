@@ -1,6 +1,8 @@
 //! Granting reservations.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
+
+use hashbrown::HashSet;
 
 use super::{
     Basis, Decision, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
@@ -56,7 +58,7 @@ pub fn reserve_all(
     policy: &Policy,
 ) -> Result<Vec<Decision>, (usize, Refusal)> {
     let mut overlay = Overlay::default();
-    let mut seen = BTreeSet::new();
+    let mut seen = HashSet::with_capacity(requests.len());
     let mut all = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
         if !seen.insert((&request.namespace, &request.uid)) {

@@ -31,7 +31,7 @@ pub(crate) struct Counted<'a> {
     subject: Subject<'a>,
     used: &'a ResourceList,
     reserved: &'a ResourceList,
-    /// The changes of the decision to both: other amounts for some names.
+    /// The changes of the decision to both: amounts to add.
     changed: Option<&'a Sums>,
     /// The claims of replicas less the charges of workloads, from the sums of the namespace.
     balance: &'a Balance,
@@ -62,22 +62,29 @@ pub(crate) struct Shared<'a> {
     pub(crate) members: usize,
     /// The sums of the namespace of the request.
     own: &'a Sums,
-    /// The changes of the decision to them: other amounts for some names.
+    /// The changes of the decision to them: amounts to add.
     changed: Option<&'a Sums>,
 }
 
 impl Shared<'_> {
     /// The amount used and reserved by the namespace of the request.
-    pub(crate) fn own(&self, resource: &str) -> Quantity {
+    pub(crate) fn own(&self, resource: &Name) -> Quantity {
         let of = |list: fn(&Sums) -> &ResourceList| {
-            let changed = self.changed.and_then(|sums| list(sums).get(resource));
-            let amount = changed.or_else(|| list(self.own).get(resource));
-            amount.cloned().unwrap_or_default()
+            total(list(self.own), self.changed.map(list), resource)
         };
         let mut own = of(|sums| &sums.used);
         own.add_assign(&of(|sums| &sums.reserved));
         own
     }
+}
+
+/// An amount with its change.
+fn total(amounts: &ResourceList, changes: Option<&ResourceList>, resource: &Name) -> Quantity {
+    let mut total = amounts.get(resource).cloned().unwrap_or_default();
+    if let Some(change) = changes.and_then(|changes| changes.get(resource)) {
+        total.add_assign(change);
+    }
+    total
 }
 
 impl Counted<'_> {
@@ -125,24 +132,19 @@ impl Counted<'_> {
         self.growth.as_ref()
     }
 
-    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
-        self.held(resource).cloned().unwrap_or_default()
+    pub(crate) fn reserved(&self, resource: &Name) -> Quantity {
+        match self.used_only {
+            true => Quantity::ZERO,
+            false => total(self.reserved, self.changed.map(|sums| &sums.reserved), resource),
+        }
     }
 
-    fn held(&self, resource: &str) -> Option<&Quantity> {
-        let changed = self.changed.and_then(|sums| sums.reserved.get(resource));
-        let held = changed.or_else(|| self.reserved.get(resource));
-        held.filter(|_| !self.used_only)
-    }
-
-    pub(crate) fn used(&self, resource: &str) -> Quantity {
-        let changed = self.changed.and_then(|sums| sums.used.get(resource));
-        let used = changed.or_else(|| self.used.get(resource));
-        used.cloned().unwrap_or_default()
+    pub(crate) fn used(&self, resource: &Name) -> Quantity {
+        total(self.used, self.changed.map(|sums| &sums.used), resource)
     }
 
     /// The amount guaranteed to others, and not used or reserved by them; none: the limit is not in a tree.
-    pub(crate) fn guaranteed_to_others(&self, resource: &str) -> Option<&Quantity> {
+    pub(crate) fn guaranteed_to_others(&self, resource: &Name) -> Option<&Quantity> {
         let aside = self.aside.get(resource);
         aside.filter(|aside| !aside.is_zero())
     }
@@ -163,7 +165,7 @@ impl Counted<'_> {
     }
 
     /// The limit above which a grant comes with a warning.
-    pub(crate) fn soft(&self, resource: &str) -> Option<&Quantity> {
+    pub(crate) fn soft(&self, resource: &Name) -> Option<&Quantity> {
         self.extensions?.soft.get(resource)
     }
 
@@ -222,11 +224,9 @@ impl Limit for Counted<'_> {
     fn is_counted(&self, _: &str) -> bool {
         true
     }
-    fn counted(&self, resource: &str) -> Option<Quantity> {
+    fn counted(&self, resource: &Name) -> Option<Quantity> {
         let mut counted = self.used(resource);
-        if let Some(held) = self.held(resource) {
-            counted.add_assign(held);
-        }
+        counted.add_assign(&self.reserved(resource));
         if let Some(aside) = self.aside.get(resource) {
             counted.add_assign(aside);
         }

@@ -296,7 +296,7 @@ impl PartsView {
             if let Some(observed) = beside.get_mut(&object.uid) {
                 *observed = Some(footprint.clone());
             }
-            let amount = footprint.resources.get(&self.resource);
+            let amount = footprint.resources.get(&*self.resource);
             if let Some(amount) = amount.filter(|_| self.counts.count(footprint)) {
                 let part = (Kind::Object, object.uid.clone(), place);
                 let how = footprint.traits.amount(&self.resource);
@@ -318,7 +318,7 @@ impl PartsView {
     fn claim(&self, place: u32) -> Option<(&Tracked, Claim, &Footprint)> {
         let tracked = self.reservations.get(place)?;
         let (claim, target) = tracked.claim()?;
-        target.resources.get(&self.resource)?;
+        target.resources.get(&*self.resource)?;
         Some((tracked, claim, target))
     }
 
@@ -353,7 +353,7 @@ impl PartsView {
         let uid = &tracked.reservation.uid;
         let observed = observed(uid).or_else(|| observed(self.bearers.get(place)?));
         let taken = hold(|footprint| self.counts.count(footprint), target, observed);
-        if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(&self.resource)) {
+        if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(&*self.resource)) {
             let kind = match claim {
                 Claim::Pending => Kind::Reservation,
                 Claim::Committed => Kind::Commit,

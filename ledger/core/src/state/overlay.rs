@@ -1,12 +1,8 @@
 //! The changes of a decision before they are recorded.
 
-use std::{
-    borrow::Borrow,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::{
     State,
@@ -28,12 +24,12 @@ use quota_semantics::{
 /// The changes of a decision under way, before they are entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
-    namespaces: BTreeMap<Name, Changed>,
+    namespaces: HashMap<Name, Changed>,
     groups: Copies,
     /// Pending reservations of the state that have ended or changed.
-    ended: BTreeSet<(Name, Uid)>,
+    ended: HashSet<(Name, Uid)>,
     granted: HashMap<(Name, Uid), Arc<Reservation>>,
-    /// The newest granted by namespace, resource and name.
+    /// The uid of the newest granted one of each name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
     /// The difference to what the pending reservations in the state count as against the bounds on their number.
     pending: isize,
@@ -44,9 +40,7 @@ pub(crate) struct Overlay {
 struct Changed {
     /// The difference to what its pending reservations count as.
     pending: isize,
-    /// The resources of the granted reservations.
-    names: BTreeSet<Name>,
-    /// The changed names in the sums of the namespace.
+    /// The changes to the sums of the namespace.
     sums: Option<Sums>,
     /// The same for quotas with scopes, by name.
     of_quotas: BTreeMap<Name, Sums>,
@@ -60,7 +54,7 @@ impl Overlay {
         self.groups.amounts
     }
 
-    /// The changed names in the sums of a quota.
+    /// The changes to the sums of a quota.
     pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
         if self.namespaces.is_empty() {
             return None;
@@ -72,11 +66,11 @@ impl Overlay {
         }
     }
 
-    /// The resources of the reservations that the decision grants in a namespace.
-    pub(crate) fn names_in(&self, namespace: &str) -> &BTreeSet<Name> {
-        const NONE: &BTreeSet<Name> = &BTreeSet::new();
+    /// The changes to the reserved amounts of a namespace, with all names that the decision adds to them.
+    pub(crate) fn reserved_in(&self, namespace: &str) -> &ResourceList {
+        const NONE: &ResourceList = &ResourceList::new();
         let changed = self.namespaces.get(namespace);
-        changed.map_or(NONE, |changed| &changed.names)
+        changed.and_then(|changed| changed.sums.as_ref()).map_or(NONE, |sums| &sums.reserved)
     }
 
     /// Whether the decision ends this reservation of the state.
@@ -84,7 +78,7 @@ impl Overlay {
         !self.ended.is_empty() && self.ended.contains(&(namespace.clone(), uid.clone()))
     }
 
-    /// The changed names in the sums of a namespace in a group.
+    /// The changes to the sums of a namespace in a group.
     pub(super) fn of_group(&self, namespace: &str, group: u32) -> Option<&Sums> {
         self.namespaces.get(namespace)?.of_groups.get(&group)
     }
@@ -107,14 +101,12 @@ impl Overlay {
             Change::Add => count,
             Change::Remove => -count,
         };
-        let name = reservation.namespace.clone();
-        let changed = self.namespaces.entry(name).or_default();
+        let changed = self.namespaces.entry_ref(&reservation.namespace).or_default();
         self.pending += more;
         changed.pending += more;
         let observed = state.beside_pending(reservation);
         let namespace = state.namespaces.find(&reservation.namespace);
         let target = &reservation.footprint;
-        let names = &target.resources;
         for link in state.chain_of(&reservation.namespace).iter() {
             let counts = |footprint: &_| state.groups.counts(link, footprint);
             let Some(amounts) = hold(counts, target, observed) else {
@@ -123,32 +115,27 @@ impl Overlay {
             let parts = Parts::of(&target.traits, amounts);
             let share = namespace.and_then(|namespace| namespace.share_of(link.group));
             let share = share.map_or(NONE, |share| &**share);
-            let part = changed.of_groups.entry(link.group);
-            let part = part.or_insert_with(|| share.part());
-            part.take_over(share, names);
-            let excess = part.count_in_part(Sum::Reserved, &parts, change);
+            let changed = changed.of_groups.entry(link.group);
+            let changed = changed.or_insert_with(|| share.unchanged());
+            let excess = changed.count_with_zeros(Sum::Reserved, &parts, change);
             let mut groups = Overlaid { groups: &state.groups, copies: &mut self.groups };
             let sum = Sum::Reserved;
             count_changed(&mut groups, link.group, sum, &parts, &excess, change);
         }
-        let Some(namespace) = namespace else {
-            return;
-        };
         let parts = Parts::of(&target.traits, growth(target, observed));
-        let sums = &namespace.sums;
-        let changed_sums = changed.sums.get_or_insert_with(|| sums.part());
-        changed_sums.take_over(sums, names);
-        changed_sums.count_in_part(Sum::Reserved, &parts, change);
-        for quota in namespace.quotas.values().filter(|quota| quota.is_scoped()) {
+        let sums = namespace.map_or(NONE, |namespace| &*namespace.sums);
+        let changed_sums = changed.sums.get_or_insert_with(|| sums.unchanged());
+        changed_sums.count_with_zeros(Sum::Reserved, &parts, change);
+        let quotas = namespace.into_iter().flat_map(|namespace| namespace.quotas.values());
+        for quota in quotas.filter(|quota| quota.is_scoped()) {
             let Some(amounts) = quota.hold(target, observed) else {
                 continue;
             };
             let sums = &*quota.scoped;
             let changed = changed.of_quotas.entry(quota.record.name.clone());
-            let changed = changed.or_insert_with(|| sums.part());
-            changed.take_over(sums, names);
+            let changed = changed.or_insert_with(|| sums.unchanged());
             let parts = Parts::of(&target.traits, amounts);
-            changed.count_in_part(Sum::Reserved, &parts, change);
+            changed.count_with_zeros(Sum::Reserved, &parts, change);
         }
     }
 
@@ -173,13 +160,13 @@ impl Overlay {
         namespace: &'s Name,
         resource: &'s Name,
         name: &'s str,
-    ) -> BTreeMap<Uid, Option<&'s Name>> {
+    ) -> Vec<(Uid, Option<&'s Name>)> {
         let of_state = state.named(namespace, resource, name).map(|tracked| {
             let uid = tracked.reservation.uid.clone();
             (uid, Some(&tracked.owner))
         });
         let is_there = |uid: &Uid| !self.has_ended(namespace, uid);
-        let mut all: BTreeMap<_, _> = of_state.filter(|(uid, _)| is_there(uid)).collect();
+        let mut all: Vec<_> = of_state.filter(|(uid, _)| is_there(uid)).collect();
         if !self.granted.is_empty() {
             let target = (namespace.clone(), resource.clone(), name.into());
             let newest = self.newest.get(&target).cloned();
@@ -189,6 +176,7 @@ impl Overlay {
             };
             all.extend(newest.filter(is_granted).map(|uid| (uid, None)));
         }
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         all
     }
 
@@ -221,10 +209,6 @@ impl Overlay {
     fn grant(&mut self, state: &State, reservation: Arc<Reservation>) {
         self.change(state, &reservation, Change::Add);
         let Reservation { uid, namespace, resource, name, .. } = &*reservation;
-        if let Some(changed) = self.namespaces.get_mut(namespace) {
-            let names = reservation.footprint.resources.names();
-            changed.names.extend(names.cloned());
-        }
         let target = (namespace.clone(), resource.clone(), name.clone());
         self.newest.insert(target, uid.clone());
         let key = (namespace.clone(), uid.clone());

@@ -176,8 +176,8 @@ impl State {
         };
         let hard = quota.hard();
         let holds = |amounts: &ResourceList| {
-            let positive = |name: &&Name| amounts.get(name).is_some_and(Quantity::is_positive);
-            let mut names = resources.names().filter(|name| hard.get(name).is_some());
+            let positive = |name: &&Name| amounts.get(*name).is_some_and(Quantity::is_positive);
+            let mut names = resources.names().filter(|name| hard.get(*name).is_some());
             names.any(|name| positive(&name))
         };
         let expiration = |&place: &u32| {

@@ -22,7 +22,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// Used and reserved amounts. No zeros, except in a [part](Sums::part).
+/// Used and reserved amounts. No zeros, except in [changes](Sums::unchanged).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
     pub(crate) used: ResourceList,
@@ -104,38 +104,22 @@ impl Sums {
         balance: Balance { used: ResourceList::new(), reserved: ResourceList::new() },
     };
 
-    /// A part of the sums, to which names can be copied from these. Its zeros count: the whole has other amounts of these
-    /// names.
-    pub(crate) fn part(&self) -> Self {
+    /// Changes to the sums: amounts to add to these, none so far, and the balances that they lead to.
+    pub(crate) fn unchanged(&self) -> Self {
         Self { balance: self.balance.clone(), ..Self::NONE }
-    }
-
-    /// Copies the amounts of these names from `whole`, unless they are here already.
-    pub(crate) fn take_over(&mut self, whole: &Self, names: &ResourceList) {
-        let take = |mine: &mut ResourceList, whole: &ResourceList| {
-            for name in names.names() {
-                if mine.get(name).is_none()
-                    && let Some(amount) = whole.get(name)
-                {
-                    mine.insert(name.clone(), amount.clone());
-                }
-            }
-        };
-        take(&mut self.used, &whole.used);
-        take(&mut self.reserved, &whole.reserved);
     }
 
     /// Adds or removes amounts. Returns the changes other than the direct amounts.
     pub(crate) fn count(&mut self, sum: Sum, parts: &Parts<'_>, direction: Change) -> Excess {
-        let excess = self.count_in_part(sum, parts, direction);
+        let excess = self.count_with_zeros(sum, parts, direction);
         self.of(sum).drop_zeros_of(&parts.direct);
         self.used.drop_zeros_of(&excess.used);
         self.reserved.drop_zeros_of(&excess.reserved);
         excess
     }
 
-    /// As [`Sums::count`], in a [part](Sums::part).
-    pub(crate) fn count_in_part(
+    /// As [`Sums::count`], in [changes](Sums::unchanged).
+    pub(crate) fn count_with_zeros(
         &mut self,
         sum: Sum,
         parts: &Parts<'_>,

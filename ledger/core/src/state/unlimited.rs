@@ -5,6 +5,7 @@ use quota_semantics::{
     Name,
     admission::{Limit as _, LimitKind},
     object::{COUNT_PREFIX, Footprint, REQUESTS_PREFIX},
+    resource::ResourceList,
 };
 
 const LIMITS_PREFIX: &str = "limits.";
@@ -19,23 +20,25 @@ pub(crate) fn bare(name: &str) -> &str {
 /// The resources of a footprint that no limit counts, by name. A name is left out if another name of the footprint for
 /// the same thing is limited: for a pod, `memory` if `requests.memory` is limited.
 pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Name> {
-    let resources = &footprint.resources;
-    let limits_all = |limit: &Counted<'_>| {
-        limit.counts(footprint) && resources.common_places(limit.hard()).count() == resources.len()
-    };
-    // The usual case for a request that names its amounts.
-    if limits.first().is_some_and(limits_all) {
-        return Vec::new();
-    }
-    let limited = limited(limits, footprint);
-    let all = || resources.iter().zip(&limited);
+    open(&footprint.resources, &limited(limits, footprint))
+}
+
+fn open(resources: &ResourceList, limited: &[bool]) -> Vec<Name> {
+    let all = || resources.iter().zip(limited);
     let open = all().filter(|((_, amount), is_limited)| !**is_limited && amount.is_positive());
     let mut open: Vec<&Name> = open.map(|((name, _), _)| name).collect();
     if !open.is_empty() {
         let limited = all().filter(|(_, is_limited)| **is_limited);
         let mut limited: Vec<&str> = limited.map(|((name, _), _)| bare(name)).collect();
-        limited.sort_unstable();
-        open.retain(|name| limited.binary_search(&bare(name)).is_err());
+        // Few are compared faster than sorted.
+        let is_short = limited.len() <= 8;
+        if !is_short {
+            limited.sort_unstable();
+        }
+        open.retain(|name| match is_short {
+            true => !limited.contains(&bare(name)),
+            false => limited.binary_search(&bare(name)).is_err(),
+        });
     }
     open.into_iter().cloned().collect()
 }
@@ -64,18 +67,27 @@ pub(crate) fn holding(
     target: &Footprint,
     observed: Option<&Footprint>,
 ) -> Holding {
-    let mut holding = Holding { unlimited: unlimited(limits, target), ..Holding::default() };
+    let mut holding = Holding::default();
+    let mut limited = vec![false; target.resources.len()];
     for limit in limits {
-        let holds = limit.hold(target, observed).is_some_and(|amounts| {
-            let mut held = amounts.common(limit.hard());
-            held.any(|(_, amount, _)| amount.is_positive())
-        });
-        let names = match limit.kind() {
-            LimitKind::ResourceQuota => &mut holding.quotas,
-            LimitKind::ClusterResourceQuota => &mut holding.groups,
+        // As many amounts as the target has, in the same order.
+        let Some(amounts) = limit.hold(target, observed) else {
+            continue;
         };
-        names.extend(holds.then(|| limit.name().clone()));
+        let mut holds = false;
+        for (place, _) in amounts.common_places(limit.hard()) {
+            limited[place] = true;
+            holds |= amounts.entry(place).1.is_positive();
+        }
+        if holds {
+            match limit.kind() {
+                LimitKind::ResourceQuota => &mut holding.quotas,
+                LimitKind::ClusterResourceQuota => &mut holding.groups,
+            }
+            .push(limit.name().clone());
+        }
     }
+    holding.unlimited = open(&target.resources, &limited);
     holding
 }
 

@@ -62,11 +62,11 @@ pub trait Limit {
 
     /// Whether the amount that counts against the limit of a name is available.
     fn is_counted(&self, name: &str) -> bool {
-        self.counted(name).is_some()
+        self.counted(&Name::from(name)).is_some()
     }
 
     /// The amount that counts against the limit of a name (used and reserved); `None` if unknown.
-    fn counted(&self, name: &str) -> Option<Quantity>;
+    fn counted(&self, name: &Name) -> Option<Quantity>;
 
     /// Whether the counted amounts of both are certain to be the same for every name.
     fn counts_as(&self, _: &Self) -> bool {
@@ -156,16 +156,33 @@ pub fn evaluate<L: Limit>(
     }
     demand.refuse_uncovered(&cover, attempt)?;
 
+    // The totals are worth keeping only for several limits that count the same.
     let is_lone = charges.len() == 1;
-    let mut totals = None;
+    let mut totals: Vec<Option<Quantity>> = Vec::new();
+    let mut previous = None;
     for charge in &mut charges {
         let limit = &limits[charge.limit];
         let growth = limit.growth(growth.of_limit(limit));
-        charge.delta = growth.restricted_to(limit.hard());
-        // The totals of all names are worth computing only for several limits that count the same.
-        let may_exceed = attempt.subresource != "status"
-            && (is_lone || Total::of(&mut totals, limit, growth).exceeds(limit));
-        if may_exceed {
+        let is_same = |&(other, its_growth): &(&L, &ResourceList)| {
+            std::ptr::eq(growth, its_growth) && limit.counts_as(other)
+        };
+        if !is_lone && !previous.as_ref().is_some_and(is_same) {
+            totals.clear();
+            totals.resize(growth.len(), None);
+        }
+        previous = Some((limit, growth));
+        let mut may_exceed = false;
+        let delta = growth.common_places(limit.hard()).map(|(place, of_hard)| {
+            let (name, amount) = growth.entry(place);
+            let (_, hard) = limit.hard().entry(of_hard);
+            may_exceed |= match totals.get_mut(place) {
+                Some(total) => *total.get_or_insert_with(|| after(limit, name, amount)) > *hard,
+                None => after(limit, name, amount) > *hard,
+            };
+            (name.clone(), amount.clone())
+        });
+        charge.delta = delta.collect();
+        if may_exceed && attempt.subresource != "status" {
             refuse_excess(limit, &charge.delta)?;
         }
     }
@@ -173,45 +190,14 @@ pub fn evaluate<L: Limit>(
     Ok(charges)
 }
 
-/// The total that would count against a limit, and against all other limits with the same counted amounts.
-struct Total<'a, L> {
-    limit: &'a L,
-    growth: &'a ResourceList,
-    amounts: ResourceList,
-}
-
-impl<'a, L: Limit> Total<'a, L> {
-    /// The total found for the limit before, if it is the same; otherwise a new one.
-    fn of<'t>(found: &'t mut Option<Self>, limit: &'a L, growth: &'a ResourceList) -> &'t Self {
-        let is_same =
-            |total: &Self| std::ptr::eq(total.growth, growth) && total.limit.counts_as(limit);
-        let previous = found.take().filter(is_same);
-        found.insert(previous.unwrap_or_else(|| {
-            Self {
-                limit,
-                growth,
-                amounts: growth
-                    .iter()
-                    .map(|(name, growth)| (name.clone(), after(limit, name, growth)))
-                    .collect(),
-            }
-        }))
-    }
-
-    fn exceeds(&self, limit: &L) -> bool {
-        let mut both = self.amounts.common(limit.hard());
-        both.any(|(_, total, hard)| total > hard)
-    }
-}
-
 /// The total that would count against the limit of a name.
-fn after<L: Limit>(limit: &L, name: &str, growth: &Quantity) -> Quantity {
+fn after<L: Limit>(limit: &L, name: &Name, growth: &Quantity) -> Quantity {
     let mut total = limit.counted(name).unwrap_or_default();
     total.add_assign(growth);
     total
 }
 
-/// The names and scopes that the quotas of a namespace cover.
+// The names and scopes that the quotas of a namespace cover.
 #[derive(Default)]
 struct Cover<'a> {
     names: Vec<&'a str>,

@@ -22,7 +22,7 @@ impl Limit for Quota {
         &self.spec.hard
     }
 
-    fn counted(&self, name: &str) -> Option<Quantity> {
+    fn counted(&self, name: &Name) -> Option<Quantity> {
         self.used.get(name).cloned()
     }
 }

@@ -266,7 +266,7 @@ impl Extensions {
             if limits.hard.is_empty() {
                 errors.push(FieldError::required(field.clone(), "no limit is given"));
             }
-            let others = limits.hard.iter().filter(|(name, _)| hard.get(name).is_none());
+            let others = limits.hard.iter().filter(|(name, _)| hard.get(*name).is_none());
             errors.extend(others.map(|(name, value)| {
                 let detail = "only limits that are in spec can be overridden";
                 FieldError::invalid(format!("{field}[{name}]"), value, detail)

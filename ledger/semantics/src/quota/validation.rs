@@ -113,9 +113,9 @@ pub fn warnings(spec: &Spec) -> Vec<String> {
         let (request_name, request) = [Some(format!("requests.{resource}")), plain]
             .into_iter()
             .flatten()
-            .find_map(|name| spec.hard.get(&name).map(|quantity| (name.clone(), quantity)))?;
+            .find_map(|name| spec.hard.get(&*name).map(|quantity| (name.clone(), quantity)))?;
         let limit_name = format!("limits.{resource}");
-        let limit = spec.hard.get(&limit_name)?;
+        let limit = spec.hard.get(&*limit_name)?;
         (request > limit).then(|| {
             format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})")
         })

@@ -28,10 +28,10 @@ proptest! {
     fn names_are_sorted_and_unique(list in any_list(), name in "[a-z]{1,3}", quantity in any_quantity()) {
         let mut list = list;
         list.insert(Name::from(name.as_str()), quantity.clone());
-        prop_assert_eq!(list.get(&name), Some(&quantity));
+        prop_assert_eq!(list.get(&*name), Some(&quantity));
         prop_assert!(list.names().zip(list.names().skip(1)).all(|(a, b)| a < b));
         prop_assert_eq!(list.remove(&name), Some(quantity));
-        prop_assert_eq!(list.get(&name), None);
+        prop_assert_eq!(list.get(&*name), None);
     }
 
     #[test]

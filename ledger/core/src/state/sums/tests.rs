@@ -42,12 +42,13 @@ fn a_name_goes_with_its_last_amount() {
 }
 
 #[test]
-fn a_part_keeps_its_zeros_since_the_whole_has_other_amounts() {
+fn changes_keep_zeros_and_what_they_take_away() {
     let whole = Sums { reserved: amounts("cpu=5,pods=1"), ..Sums::default() };
+    let mut changes = whole.unchanged();
     let held = amounts("cpu=5");
-    let mut part = whole.part();
-    part.take_over(&whole, &held);
     let parts = Parts::of(&Traits::Plain, Cow::Borrowed(&held));
-    part.count_in_part(Sum::Reserved, &parts, Change::Remove);
-    assert_eq!(part.reserved.pretty(), "cpu=0");
+    changes.count_with_zeros(Sum::Reserved, &parts, Change::Remove);
+    assert_eq!(changes.reserved.pretty(), "cpu=-5");
+    changes.count_with_zeros(Sum::Reserved, &parts, Change::Add);
+    assert_eq!(changes.reserved.pretty(), "cpu=0");
 }

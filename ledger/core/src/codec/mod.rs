@@ -1,4 +1,4 @@
-//! Bytes of entries and of state: numbers in as few bytes as they take, and names interned.
+//! Bytes of entries and of state: bincode, with names interned.
 //!
 //! A piece of encoded data is self-contained: a table of the names that it uses, then its body, in which a
 //! name is a number. Replicas, namespaces and resources repeat all the time, so this makes entries a third as

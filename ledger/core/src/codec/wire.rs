@@ -4,7 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::{DecodeError, names::Names};
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::error::EncodeError;
 use quota_semantics::Name;
+
+/// The most bytes that one decoded value may claim: far above any value that is written, and small enough to be
+/// harmless.
+const VALUE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Most names per piece: bounds the memory that a damaged count can make the decoder reserve.
 const NAMES_MAX: u32 = 1 << 24;
@@ -15,6 +21,9 @@ const FIRST_BYTES: usize = 512;
 /// The most items of a list for which memory is reserved before they are decoded, since a damaged count can be large.
 const RESERVED_MAX: usize = 64;
 
+const CONFIG: Configuration<LittleEndian, Varint, Limit<VALUE_MAX_BYTES>> =
+    bincode::config::standard().with_limit::<VALUE_MAX_BYTES>();
+
 /// A value with an encoding in the format.
 pub(crate) trait Wire: Sized {
     /// Appends the value.
@@ -23,11 +32,8 @@ pub(crate) trait Wire: Sized {
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
 }
 
-/// The largest number that is encoded as a single byte. The bytes behind it stand before numbers of more bytes.
+/// The largest number that bincode encodes as a single byte.
 const ONE_BYTE_MAX: u8 = 250;
-const TWO_BYTES: u8 = 251;
-const FOUR_BYTES: u8 = 252;
-const EIGHT_BYTES: u8 = 253;
 
 /// Collects a body and the names that it refers to.
 pub(crate) struct Writer {
@@ -39,6 +45,15 @@ pub(crate) struct Writer {
 impl Default for Writer {
     fn default() -> Self {
         Self::with_room(FIRST_BYTES)
+    }
+}
+
+struct Body<'a>(&'a mut Vec<u8>);
+
+impl bincode::enc::write::Writer for Body<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
     }
 }
 
@@ -54,22 +69,17 @@ impl Writer {
         Self { names: Some(Names::default()), body: Vec::with_capacity(bytes) }
     }
 
-    /// Appends a number, in as few bytes as it takes.
-    fn number(&mut self, number: u64) {
-        if let Ok(byte @ ..=ONE_BYTE_MAX) = u8::try_from(number) {
-            self.body.push(byte);
-        } else if let Ok(number) = u16::try_from(number) {
-            self.marked(TWO_BYTES, number.to_le_bytes());
-        } else if let Ok(number) = u32::try_from(number) {
-            self.marked(FOUR_BYTES, number.to_le_bytes());
-        } else {
-            self.marked(EIGHT_BYTES, number.to_le_bytes());
-        }
+    fn plain<T: bincode::Encode>(&mut self, value: T) {
+        bincode::encode_into_writer(value, Body(&mut self.body), CONFIG)
+            .expect("writing plain data to memory does not fail");
     }
 
-    fn marked<const N: usize>(&mut self, mark: u8, bytes: [u8; N]) {
-        self.body.push(mark);
-        self.body.extend_from_slice(&bytes);
+    /// As [`Self::plain`], with a fast path for the small numbers that are most frequent.
+    fn number(&mut self, number: u64) {
+        match u8::try_from(number) {
+            Ok(byte @ ..=ONE_BYTE_MAX) => self.body.push(byte),
+            _ => self.plain(number),
+        }
     }
 
     /// The number of items or bytes that follow.
@@ -146,26 +156,29 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    fn number(&mut self) -> Result<u64, DecodeError> {
-        match self.byte()? {
-            byte @ ..=ONE_BYTE_MAX => Ok(byte.into()),
-            TWO_BYTES => self.bytes().map(u16::from_le_bytes).map(u64::from),
-            FOUR_BYTES => self.bytes().map(u32::from_le_bytes).map(u64::from),
-            EIGHT_BYTES => self.bytes().map(u64::from_le_bytes),
-            mark => Err(DecodeError(format!("no number begins with {mark}"))),
+    fn plain<T: bincode::Decode<()>>(&mut self) -> Result<T, DecodeError> {
+        let (value, read) = bincode::decode_from_slice(self.rest, CONFIG).map_err(explain)?;
+        self.rest = &self.rest[read..];
+        Ok(value)
+    }
+
+    /// The next number, if it is encoded in one byte.
+    fn short(&mut self) -> Option<u8> {
+        match self.rest {
+            [byte @ ..=ONE_BYTE_MAX, rest @ ..] => {
+                self.rest = rest;
+                Some(*byte)
+            }
+            _ => None,
         }
     }
 
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let Some((bytes, rest)) = self.rest.split_first_chunk() else {
+    fn byte(&mut self) -> Result<u8, DecodeError> {
+        let Some((byte, rest)) = self.rest.split_first() else {
             return Err(DecodeError("bytes end early".into()));
         };
         self.rest = rest;
-        Ok(*bytes)
-    }
-
-    fn byte(&mut self) -> Result<u8, DecodeError> {
-        self.bytes().map(|[byte]| byte)
+        Ok(*byte)
     }
 
     pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
@@ -193,6 +206,10 @@ impl<'a> Reader<'a> {
     }
 }
 
+fn explain(error: bincode::error::DecodeError) -> DecodeError {
+    DecodeError(error.to_string())
+}
+
 macro_rules! number {
     ($($type:ty),*) => { $(
         impl Wire for $type {
@@ -200,15 +217,17 @@ macro_rules! number {
                 writer.number(u64::from(*self));
             }
             fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                let number = reader.number()?;
-                Self::try_from(number).map_err(|error| DecodeError(error.to_string()))
+                match reader.short() {
+                    Some(byte) => Ok(byte.into()),
+                    None => reader.plain(),
+                }
             }
         }
     )* };
 }
 number!(u32, u64);
 
-/// Zigzag: 0, -1, 1, -2, … are encoded as 0, 1, 2, 3, ….
+/// Zigzag as in bincode: 0, -1, 1, -2, … are encoded as 0, 1, 2, 3, ….
 impl Wire for i64 {
     fn put(&self, writer: &mut Writer) {
         writer.number(((*self << 1) ^ (*self >> 63)).cast_unsigned());
@@ -250,14 +269,19 @@ impl Wire for bool {
     }
 }
 
-impl Wire for [u8; 16] {
-    fn put(&self, writer: &mut Writer) {
-        writer.body.extend_from_slice(self);
-    }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.bytes()
-    }
+macro_rules! plain {
+    ($($type:ty),*) => { $(
+        impl Wire for $type {
+            fn put(&self, writer: &mut Writer) {
+                writer.plain(*self);
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                reader.plain()
+            }
+        }
+    )* };
 }
+plain!([u8; 16]);
 
 impl Wire for Name {
     fn put(&self, writer: &mut Writer) {

@@ -328,6 +328,35 @@ impl Event {
         }
     }
 
+    /// The object that the event concerns, by namespace and uid; none: it concerns none, or many.
+    pub(crate) fn object(&self) -> Option<(&Name, &Uid)> {
+        match self {
+            Self::ObjectObserved(object) | Self::ObjectReplaced(object) => {
+                Some((&object.namespace, &object.uid))
+            }
+            Self::ObjectCorrected(correction) => {
+                Some((&correction.object.namespace, &correction.object.uid))
+            }
+            Self::ObjectEnded(ending) => Some((&ending.namespace, &ending.uid)),
+            Self::ReservationGranted(reservation) => {
+                Some((&reservation.namespace, &reservation.uid))
+            }
+            Self::ObjectRefreshed { uid, namespace, .. }
+            | Self::ObjectLapsed { uid, namespace, .. }
+            | Self::ObjectDeleted { uid, namespace }
+            | Self::ReservationGrown { uid, namespace, .. }
+            | Self::ReservationExtended { uid, namespace, .. }
+            | Self::ReservationReleased { uid, namespace }
+            | Self::ReservationExpired { uid, namespace }
+            | Self::ReservationSuperseded { uid, namespace, .. }
+            | Self::NameAwaited { uid, namespace, .. }
+            | Self::VersionAwaited { uid, namespace, .. }
+            | Self::ReservationCommitted { uid, namespace, .. }
+            | Self::ReservationReturned { uid, namespace } => Some((namespace, uid)),
+            _ => None,
+        }
+    }
+
     /// The namespace of the event; none: the event concerns a source, or all namespaces.
     #[must_use]
     pub fn namespace(&self) -> Option<&Name> {

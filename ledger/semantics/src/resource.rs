@@ -160,6 +160,16 @@ impl ResourceList {
         self.merge(other, raise, Clone::clone);
     }
 
+    /// Lowers each name to the quantity in `other`, if that is less. Absent names are copied.
+    pub fn min(&mut self, other: &Self) {
+        let lower = |mine: &mut Quantity, theirs: &Quantity| {
+            if *theirs < *mine {
+                *mine = theirs.clone();
+            }
+        };
+        self.merge(other, lower, Clone::clone);
+    }
+
     fn merge(
         &mut self,
         other: &Self,

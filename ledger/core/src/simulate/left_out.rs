@@ -36,7 +36,7 @@ pub(super) enum Effect {
 
 impl Effect {
     pub(super) fn apply(self, state: &mut State, entry: &Entry) {
-        match (self, subject(&entry.event)) {
+        match (self, entry.event.object()) {
             (Self::Same, _) => state.apply(entry),
             (Self::Release, Some((namespace, uid))) => release(state, entry, (namespace, uid)),
             _ => {}
@@ -88,7 +88,7 @@ impl LeftOut {
 
     /// What an entry does that the candidates do not refuse.
     pub(super) fn effect(&mut self, event: &Event, state: Option<&State>) -> Effect {
-        let (Some(key), Some(state)) = (subject(event), state) else {
+        let (Some(key), Some(state)) = (event.object(), state) else {
             return Effect::Same;
         };
         let ends = matches!(event, Event::ObjectDeleted { .. } | Event::ObjectEnded(_));
@@ -143,32 +143,5 @@ impl LeftOut {
             true => Effect::Release,
             false => Effect::None,
         }
-    }
-}
-
-/// The object of an entry.
-fn subject(event: &Event) -> Option<Key<'_>> {
-    match event {
-        Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
-            Some((&object.namespace, &object.uid))
-        }
-        Event::ObjectCorrected(correction) => {
-            Some((&correction.object.namespace, &correction.object.uid))
-        }
-        Event::ObjectEnded(ending) => Some((&ending.namespace, &ending.uid)),
-        Event::ReservationGranted(reservation) => Some((&reservation.namespace, &reservation.uid)),
-        Event::ObjectRefreshed { uid, namespace, .. }
-        | Event::ObjectLapsed { uid, namespace, .. }
-        | Event::ObjectDeleted { uid, namespace }
-        | Event::ReservationGrown { uid, namespace, .. }
-        | Event::ReservationExtended { uid, namespace, .. }
-        | Event::ReservationReleased { uid, namespace }
-        | Event::ReservationExpired { uid, namespace }
-        | Event::ReservationSuperseded { uid, namespace, .. }
-        | Event::NameAwaited { uid, namespace, .. }
-        | Event::VersionAwaited { uid, namespace, .. }
-        | Event::ReservationCommitted { uid, namespace, .. }
-        | Event::ReservationReturned { uid, namespace } => Some((namespace, uid)),
-        _ => None,
     }
 }

@@ -7,7 +7,7 @@ mod reservations;
 
 use std::sync::Arc;
 
-use reservations::Claims;
+pub(super) use reservations::Claims;
 
 use super::{
     DEAD_LETTERS_MAX, State,

@@ -132,7 +132,7 @@ impl State {
     }
 
     /// The places of the reservations that wait for the name of an object.
-    fn waiting_for(&self, (namespace, bearer): Key<'_>) -> Vec<u32> {
+    pub(super) fn waiting_for(&self, (namespace, bearer): Key<'_>) -> Vec<u32> {
         let mut places = self.bearers.waiting_for(bearer);
         places.retain(|place| self.reservations.get(*place).reservation.namespace == *namespace);
         places

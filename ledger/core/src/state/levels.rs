@@ -1,7 +1,10 @@
 //! The numbers of namespaces, quotas and groups, and which of them an event may change.
 
+use std::borrow::Cow;
+
 use super::{
     State,
+    apply::Claims,
     chain::Link,
     namespaces::{Claim, Namespace, QuotaState, growth},
     query,
@@ -11,9 +14,7 @@ use crate::{
     event::{Event, NamespaceRecord, Reservation},
     time::Level,
 };
-use quota_semantics::{
-    Name, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
-};
+use quota_semantics::{Name, object::Footprint, resource::ResourceList, uid::Uid};
 
 /// What an event may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,40 +82,21 @@ impl State {
         (namespaces.collect(), groups.collect())
     }
 
-    /// The sums of a namespace by resource, with the least of the limits that count all of it.
-    pub(crate) fn levels_of_namespace(&self, namespace: &str) -> Vec<(&Name, Level)> {
+    /// The sums of a namespace, with the least of the limits that count all of it.
+    pub(crate) fn sums_and_limits(&self, namespace: &str) -> SumsAndLimits<'_> {
+        const NONE: &ResourceList = &ResourceList::new();
         let Some(namespace) = self.namespaces.find(namespace) else {
-            return Vec::new();
+            return SumsAndLimits { used: NONE, reserved: NONE, hard: Cow::Borrowed(NONE) };
         };
-        // Sorted by name.
-        let mut hard: Vec<(&Name, &Quantity)> = Vec::new();
+        let mut hard = Cow::Borrowed(NONE);
         for limits in self.whole_limits(namespace) {
-            if hard.is_empty() {
-                hard.extend(limits.iter());
-                continue;
-            }
-            for (name, limit) in limits.iter() {
-                match hard.binary_search_by_key(&name, |(name, _)| name) {
-                    Ok(at) => hard[at].1 = hard[at].1.min(limit),
-                    Err(at) => hard.insert(at, (name, limit)),
-                }
+            match hard.is_empty() {
+                true => hard = Cow::Borrowed(limits),
+                false => hard.to_mut().min(limits),
             }
         }
         let Sums { used, reserved, .. } = &*namespace.sums;
-        let mut names: Vec<&Name> = Vec::with_capacity(used.len() + hard.len());
-        names.extend(used.names());
-        names.extend(reserved.names().filter(|name| used.get(name).is_none()));
-        let is_counted = |name: &Name| used.get(name).is_some() || reserved.get(name).is_some();
-        let limited = hard.iter().map(|(name, _)| *name);
-        names.extend(limited.filter(|name| !is_counted(name)));
-        names.sort_unstable();
-        let level = |name: &Name| {
-            let amount = |list: &ResourceList| list.get(name).cloned().unwrap_or_default();
-            let limit = hard.binary_search_by_key(&name, |(name, _)| name).ok();
-            let limit = limit.map(|at| hard[at].1.clone());
-            Level::new(amount(used), amount(reserved), limit)
-        };
-        names.into_iter().map(|name| (name, level(name))).collect()
+        SumsAndLimits { used, reserved, hard }
     }
 
     /// The limits that count all of a namespace: those of its quotas without scopes, and those of groups that limit
@@ -138,24 +120,47 @@ impl State {
     pub(crate) fn levels_of_quotas(
         &self,
         namespace: &str,
-    ) -> impl Iterator<Item = (&Name, Vec<(&Name, Level)>)> {
+    ) -> impl Iterator<Item = (&Name, impl Iterator<Item = (&Name, Level)>)> {
         let namespace = self.namespaces.find(namespace).into_iter();
         namespace.flat_map(|namespace| {
             namespace.quotas.iter().map(|(name, quota)| {
                 let sums = namespace.sums_of(quota);
-                let levels = levels(quota.hard(), &sums.used, &sums.reserved, true);
-                (name, levels)
+                (name, levels(quota.hard(), &sums.used, &sums.reserved, true))
             })
         })
     }
 
     /// The limits of a group by resource. One that limits each member alone is never full itself.
-    pub(crate) fn levels_of_group(&self, group: &str) -> Vec<(&Name, Level)> {
-        let Some(group) = self.groups.find(group) else {
-            return Vec::new();
-        };
-        let is_whole = !group.record.spec.extensions.each;
-        levels(group.hard(), &group.load.used, &group.load.reserved, is_whole)
+    pub(crate) fn levels_of_group(&self, group: &str) -> impl Iterator<Item = (&Name, Level)> {
+        let group = self.groups.find(group).into_iter();
+        group.flat_map(|group| {
+            let is_whole = !group.record.spec.extensions.each;
+            levels(group.hard(), &group.load.used, &group.load.reserved, is_whole)
+        })
+    }
+}
+
+/// The sums of a namespace, and the least of the limits that count all of it.
+pub(crate) struct SumsAndLimits<'s> {
+    used: &'s ResourceList,
+    reserved: &'s ResourceList,
+    hard: Cow<'s, ResourceList>,
+}
+
+impl SumsAndLimits<'_> {
+    /// All of them, by resource.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, Level)> {
+        let mut lists = [self.used, self.reserved, &*self.hard].map(|list| list.iter().peekable());
+        std::iter::from_fn(move || {
+            let heads = lists.iter_mut().filter_map(|list| list.peek().map(|(name, _)| *name));
+            let name = heads.min()?;
+            let [used, reserved, hard] = lists.each_mut().map(|list| {
+                let next = list.next_if(|(head, _)| *head == name);
+                next.map(|(_, amount)| amount.clone())
+            });
+            let level = Level::new(used.unwrap_or_default(), reserved.unwrap_or_default(), hard);
+            Some((name, level))
+        })
     }
 }
 
@@ -171,7 +176,7 @@ pub(crate) struct ClaimPart<'s> {
     pub(crate) reservation: &'s Reservation,
     pub(crate) is_pending: bool,
     pub(crate) target: &'s Footprint,
-    pub(crate) amounts: ResourceList,
+    pub(crate) amounts: Cow<'s, ResourceList>,
 }
 
 impl State {
@@ -217,40 +222,53 @@ impl State {
     pub(crate) fn claim_parts(&self, namespace: &str) -> impl Iterator<Item = ClaimPart<'_>> {
         let namespace = self.namespaces.find(namespace).into_iter();
         let places = namespace.flat_map(|it| it.pending.iter().chain(&it.committed));
-        places.filter_map(|&place| {
-            let tracked = self.reservations.get(place);
-            let (claim, target) = tracked.claim()?;
-            let beside = self.beside(tracked).map(|shared| &**shared);
-            let parts = Parts::of(&target.traits, growth(target, beside));
-            Some(ClaimPart {
-                reservation: &tracked.reservation,
-                is_pending: claim == Claim::Pending,
-                target,
-                amounts: parts.direct.into_owned(),
-            })
+        places.filter_map(|&place| self.claim_part_at(place))
+    }
+
+    /// Those that depend on an object: its own, and those that wait for its name.
+    pub(crate) fn claim_parts_of(
+        &self,
+        namespace: &Name,
+        uid: &Uid,
+    ) -> impl Iterator<Item = ClaimPart<'_>> {
+        let Claims { pending, committed } = self.claims_of((namespace, uid));
+        let own = pending.into_iter().chain(committed);
+        let places = own.chain(self.waiting_for((namespace, uid)));
+        places.filter_map(|place| self.claim_part_at(place))
+    }
+
+    fn claim_part_at(&self, place: u32) -> Option<ClaimPart<'_>> {
+        let tracked = self.reservations.get(place);
+        let (claim, target) = tracked.claim()?;
+        let beside = self.beside(tracked).map(|shared| &**shared);
+        let parts = Parts::of(&target.traits, growth(target, beside));
+        Some(ClaimPart {
+            reservation: &tracked.reservation,
+            is_pending: claim == Claim::Pending,
+            target,
+            amounts: parts.direct,
         })
     }
 }
 
-impl ObjectPart<'_> {
+impl<'s> ObjectPart<'s> {
     /// The amounts for which it counts by itself: without those that are set against the charge of a workload.
-    pub(crate) fn amounts(&self) -> ResourceList {
-        Parts::all(self.footprint).direct.into_owned()
+    pub(crate) fn amounts(&self) -> Cow<'s, ResourceList> {
+        Parts::all(self.footprint).direct
     }
 }
 
 fn levels<'s>(
     hard: &'s ResourceList,
-    used: &ResourceList,
-    reserved: &ResourceList,
+    used: &'s ResourceList,
+    reserved: &'s ResourceList,
     is_whole: bool,
-) -> Vec<(&'s Name, Level)> {
-    let level = |(name, hard): (&'s Name, &Quantity)| {
+) -> impl Iterator<Item = (&'s Name, Level)> {
+    hard.iter().map(move |(name, hard)| {
         let used = query::used(used, name).unwrap_or_default();
         let reserved = reserved.get(name).cloned().unwrap_or_default();
         let mut level = Level::new(used, reserved, Some(hard.clone()));
         level.full *= u64::from(is_whole);
         (name, level)
-    };
-    hard.iter().map(level).collect()
+    })
 }

@@ -18,6 +18,15 @@ pub struct Level {
 }
 
 impl Level {
+    /// No amounts and no limits.
+    pub const ZERO: Self = Self {
+        used: Quantity::ZERO,
+        reserved: Quantity::ZERO,
+        hard: Quantity::ZERO,
+        limits: 0,
+        full: 0,
+    };
+
     /// Amounts and their limit, if there is one.
     #[must_use]
     pub fn new(used: Quantity, reserved: Quantity, hard: Option<Quantity>) -> Self {
@@ -42,23 +51,5 @@ impl Level {
     #[must_use]
     pub fn limit(&self) -> Option<&Quantity> {
         (self.limits > 0).then_some(&self.hard)
-    }
-
-    /// Adds the amounts and limits of another one.
-    pub fn add(&mut self, other: &Self) {
-        self.used.add_assign(&other.used);
-        self.reserved.add_assign(&other.reserved);
-        self.hard.add_assign(&other.hard);
-        self.limits = self.limits.saturating_add(other.limits);
-        self.full = self.full.saturating_add(other.full);
-    }
-
-    /// Removes what was added before.
-    pub fn subtract(&mut self, other: &Self) {
-        self.used.sub_assign(&other.used);
-        self.reserved.sub_assign(&other.reserved);
-        self.hard.sub_assign(&other.hard);
-        self.limits = self.limits.saturating_sub(other.limits);
-        self.full = self.full.saturating_sub(other.full);
     }
 }

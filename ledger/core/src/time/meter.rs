@@ -40,38 +40,49 @@ impl Percentile {
 #[derive(Clone, Debug)]
 pub struct Tail {
     lowest: Percentile,
-    /// The longest time that may be measured.
-    most: u64,
+    /// The nanoseconds that may lie above the lowest percentile.
+    above: u64,
     /// Nanoseconds by value.
     values: BTreeMap<Quantity, u64>,
     /// The nanoseconds of all these values.
     kept: u64,
+    /// Values below this one are too small to be kept.
+    floor: Option<Quantity>,
 }
 
 impl Tail {
     /// For percentiles from `lowest` on, of at most so many nanoseconds.
     #[must_use]
     pub fn new(lowest: Percentile, most: u64) -> Self {
-        Self { lowest, most, values: BTreeMap::new(), kept: 0 }
+        let above = u128::from(most) * (WHOLE - u128::from(lowest.0)) / WHOLE;
+        let above = u64::try_from(above).unwrap_or(u64::MAX);
+        Self { lowest, above, values: BTreeMap::new(), kept: 0, floor: None }
     }
 
     /// The number had a value for some nanoseconds.
     pub fn hold(&mut self, value: &Quantity, nanoseconds: u64) {
-        if self.is_above(value) {
+        if self.floor.as_ref().is_some_and(|floor| value < floor) {
             return;
         }
+        self.kept = self.kept.saturating_add(nanoseconds);
         match self.values.get_mut(value) {
             Some(time) => *time = time.saturating_add(nanoseconds),
             None => {
                 self.values.insert(value.clone(), nanoseconds);
             }
         }
-        self.kept = self.kept.saturating_add(nanoseconds);
+        if self.kept <= self.above {
+            return;
+        }
         // What lies above the least value is too long already for it to be the percentile.
-        while let Some(least) = self.values.first_entry()
-            && let above = self.kept - *least.get()
-            && self.lowest.is_exceeded(above, self.most)
-        {
+        while let Some(least) = self.values.first_entry() {
+            let above = self.kept - *least.get();
+            if above <= self.above {
+                if self.floor.as_ref() != Some(least.key()) {
+                    self.floor = Some(least.key().clone());
+                }
+                return;
+            }
             least.remove();
             self.kept = above;
         }
@@ -87,13 +98,6 @@ impl Tail {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
-    }
-
-    /// Whether a value is too small to be kept.
-    fn is_above(&self, value: &Quantity) -> bool {
-        let least = self.values.first_key_value();
-        least.is_some_and(|(least, _)| value < least)
-            && self.lowest.is_exceeded(self.kept, self.most)
     }
 
     /// The least value that is not exceeded for longer than the share leaves of a time, which must not be longer than
@@ -129,10 +133,12 @@ pub struct Peak {
 #[derive(Clone, Debug)]
 pub struct Meter {
     period: Period,
+    /// The moment from which `used + reserved` and the limits are what they are now.
     since: Moment,
-    level: Option<Level>,
+    demand: Quantity,
     /// Up to when each amount of the level is part of its integral: an amount is integrated once it changes.
     integrated: Integrated,
+    /// Its last level is the present one.
     measure: Measure,
 }
 
@@ -158,8 +164,6 @@ pub struct Measure {
     pub limited: u64,
     /// The nanoseconds in which it was full, summed up over its limits.
     pub full: u128,
-    /// The least of `used + reserved`.
-    pub least: Option<Quantity>,
     /// The largest of `used + reserved`.
     pub peak: Option<Peak>,
     /// The largest values of `used + reserved`, for percentiles.
@@ -175,7 +179,7 @@ impl Meter {
         Self {
             period,
             since: Moment { time: period.from, sequence: 0 },
-            level: None,
+            demand: Quantity::ZERO,
             integrated: Integrated { used: period.from, reserved: period.from, hard: period.from },
             measure: Measure {
                 nanoseconds: 0,
@@ -184,7 +188,6 @@ impl Meter {
                 hard: Quantity::ZERO,
                 limited: 0,
                 full: 0,
-                least: None,
                 peak: None,
                 tail: Tail::new(lowest, period.nanoseconds()),
                 last: None,
@@ -195,19 +198,73 @@ impl Meter {
     /// From this moment on the number has this level; none: there is no such number. What was before the period holds
     /// at its beginning; what is behind it is ignored.
     pub fn set(&mut self, at: Moment, level: Option<Level>) {
-        if at.time >= self.period.to && at.time > self.period.from {
-            return;
-        }
+        let Some(at) = self.within(at) else { return };
         self.hold(at.time);
-        let time = at.time.max(self.period.from);
-        self.integrate(time, level.as_ref());
-        self.since = Moment { time, ..at };
-        self.level = level;
+        self.integrate(at.time, level.as_ref());
+        self.since = at;
+        self.demand = level.as_ref().map(Level::demand).unwrap_or_default();
+        self.measure.last = level;
+    }
+
+    /// From this moment on a part of the number has another level. As [`set`](Self::set); if there is no such number,
+    /// it begins with nothing but this part.
+    pub fn shift(&mut self, at: Moment, before: &Level, after: &Level) {
+        let Some(at) = self.within(at) else { return };
+        let mut more = after.demand();
+        more.sub_assign(&before.demand());
+        let is_same = more.is_zero()
+            && (before.limits, before.full) == (after.limits, after.full)
+            && self.measure.last.is_some();
+        if !is_same {
+            self.hold(at.time);
+            self.demand.add_assign(&more);
+        }
+        // What lasts for no time never began.
+        if !is_same || at.time == self.since.time {
+            self.since = at;
+        }
+        let (measure, since) = (&mut self.measure, &mut self.integrated);
+        let level = measure.last.get_or_insert_with(Level::default);
+        let shift = |amount: &mut Quantity,
+                     integral: &mut Quantity,
+                     since: &mut Timestamp,
+                     before: &Quantity,
+                     after: &Quantity| {
+            if before != after {
+                integrate(integral, amount, nanoseconds(*since, at.time));
+                *since = at.time;
+                amount.sub_assign(before);
+                amount.add_assign(after);
+            }
+        };
+        let (used, reserved, hard) = (&mut level.used, &mut level.reserved, &mut level.hard);
+        shift(used, &mut measure.used, &mut since.used, &before.used, &after.used);
+        let (before_reserved, after_reserved) = (&before.reserved, &after.reserved);
+        shift(
+            reserved,
+            &mut measure.reserved,
+            &mut since.reserved,
+            before_reserved,
+            after_reserved,
+        );
+        shift(hard, &mut measure.hard, &mut since.hard, &before.hard, &after.hard);
+        let shift = |count: u64, before: u64, after: u64| {
+            count.saturating_sub(before).saturating_add(after)
+        };
+        level.limits = shift(level.limits, before.limits, after.limits);
+        level.full = shift(level.full, before.full, after.full);
+    }
+
+    /// A moment as it counts; none: it is behind the period.
+    fn within(&self, at: Moment) -> Option<Moment> {
+        let is_behind = at.time >= self.period.to && at.time > self.period.from;
+        (!is_behind).then(|| Moment { time: at.time.max(self.period.from), ..at })
     }
 
     /// Integrates the amounts that are others from now on.
     fn integrate(&mut self, now: Timestamp, next: Option<&Level>) {
-        let (last, measure) = (self.level.as_ref(), &mut self.measure);
+        let Measure { used, reserved, hard, last, .. } = &mut self.measure;
+        let last = last.as_ref();
         let amount =
             |of: fn(&Level) -> &Quantity, integral: &mut Quantity, since: &mut Timestamp| {
                 if last.map(of) == next.map(of) {
@@ -219,15 +276,9 @@ impl Meter {
                 *since = now;
             };
         let since = &mut self.integrated;
-        amount(|level| &level.used, &mut measure.used, &mut since.used);
-        amount(|level| &level.reserved, &mut measure.reserved, &mut since.reserved);
-        amount(|level| &level.hard, &mut measure.hard, &mut since.hard);
-    }
-
-    /// The present level.
-    #[must_use]
-    pub const fn level(&self) -> Option<&Level> {
-        self.level.as_ref()
+        amount(|level| &level.used, used, &mut since.used);
+        amount(|level| &level.reserved, reserved, &mut since.reserved);
+        amount(|level| &level.hard, hard, &mut since.hard);
     }
 
     fn hold(&mut self, until: Timestamp) {
@@ -235,22 +286,19 @@ impl Meter {
         if nanoseconds == 0 {
             return;
         }
-        let Some(level) = &self.level else {
+        let Some(level) = &self.measure.last else {
             return;
         };
+        let (limits, full) = (level.limits, level.full);
         let measure = &mut self.measure;
         measure.nanoseconds += nanoseconds;
-        if level.limits > 0 {
+        if limits > 0 {
             measure.limited += nanoseconds;
+            measure.full += u128::from(full) * u128::from(nanoseconds);
         }
-        measure.full += u128::from(level.full) * u128::from(nanoseconds);
-        let demand = level.demand();
-        if measure.least.as_ref().is_none_or(|least| demand < *least) {
-            measure.least = Some(demand.clone());
-        }
-        measure.tail.hold(&demand, nanoseconds);
-        if measure.peak.as_ref().is_none_or(|peak| demand > peak.value) {
-            measure.peak = Some(Peak { value: demand, at: self.since });
+        measure.tail.hold(&self.demand, nanoseconds);
+        if measure.peak.as_ref().is_none_or(|peak| self.demand > peak.value) {
+            measure.peak = Some(Peak { value: self.demand.clone(), at: self.since });
         }
     }
 
@@ -259,7 +307,6 @@ impl Meter {
     pub fn finish(mut self) -> Measure {
         self.hold(self.period.to);
         self.integrate(self.period.to, None);
-        self.measure.last = self.level;
         self.measure
     }
 }
@@ -267,7 +314,7 @@ impl Meter {
 /// Adds an amount that held for some nanoseconds.
 pub(super) fn integrate(integral: &mut Quantity, amount: &Quantity, nanoseconds: u64) {
     if !amount.is_zero() {
-        integral.add_assign(&amount.times(nanoseconds));
+        integral.add_times(amount, nanoseconds);
     }
 }
 

@@ -7,19 +7,22 @@ mod kinds;
 mod rows;
 mod shown;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 pub use rows::{Cell, Row, RowKey};
 pub use shown::{Entries, shown};
 
 use super::{Names, Period, Tracker, Wanted};
 use crate::{
-    event::{Entry, Event, NamespaceRecord, Sequence},
-    state::{ReservationView, State},
+    event::{Entry, Event, NamespaceRecord, Reservation, Sequence},
+    state::State,
 };
 use kinds::Kinds;
 use quota_semantics::{Name, object::Footprint, resource::ResourceList};
-use rows::Rows;
+use rows::{Open, Rows};
 
 /// What the rows of a report are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +110,8 @@ pub struct Report {
     rows: Rows,
     denied: VecDeque<Denied>,
     pending: Pending,
+    /// The rows in which a request counts beside that of its namespace.
+    beside: Vec<usize>,
 }
 
 /// What has to be done with the state behind the last entry.
@@ -120,10 +125,9 @@ struct Pending {
 
 /// A request that an entry grants.
 struct Granted {
-    namespace: Name,
-    resource: Name,
-    name: Box<str>,
-    footprint: Footprint,
+    reservation: Arc<Reservation>,
+    /// The footprint that it has from now on, if it had another one.
+    grown: Option<Footprint>,
 }
 
 enum Relabelled {
@@ -138,7 +142,9 @@ impl Report {
     pub fn begin(question: Question, denied: Vec<Denied>, state: &State) -> Self {
         let Question { period, by, namespaces, groups, member_of, resources } = question;
         let mut rows = Rows::new(period, &by, namespaces, resources);
-        rows.assign_all(state, member_of.as_ref(), None);
+        for name in rows.all(state) {
+            rows.assign(state, &name, member_of.as_ref(), None);
+        }
         let wanted = Wanted {
             sums: true,
             quotas: false,
@@ -147,11 +153,7 @@ impl Report {
         };
         let tracker = Tracker::begin(wanted, state, &mut rows);
         let kinds = match by {
-            By::Kind | By::Workload => {
-                let by_workload = by == By::Workload;
-                let follows_groups = member_of.is_some();
-                Some(Kinds::begin(state, &mut rows, by_workload, follows_groups))
-            }
+            By::Kind | By::Workload => Some(Kinds::begin(state, &mut rows, by == By::Workload)),
             By::Namespace | By::Group | By::Label(_) => None,
         };
         Self {
@@ -162,6 +164,7 @@ impl Report {
             rows,
             denied: denied.into(),
             pending: Pending::default(),
+            beside: Vec::new(),
         }
     }
 
@@ -171,7 +174,7 @@ impl Report {
         self.tracker.before(state, entry);
         self.rows.at(entry);
         if let Some(kinds) = &mut self.kinds {
-            kinds.before(state, entry);
+            kinds.before(state, entry, &mut self.rows);
         }
         self.pending.is_open = true;
         self.pending.relabelled = match &entry.event {
@@ -186,19 +189,11 @@ impl Report {
             }
         };
         self.pending.granted = match &entry.event {
-            Event::ReservationGranted(it) => Some(Granted {
-                namespace: it.namespace.clone(),
-                resource: it.resource.clone(),
-                name: it.name.clone(),
-                footprint: it.footprint.clone(),
-            }),
+            Event::ReservationGranted(it) => Some(Granted { reservation: it.clone(), grown: None }),
             Event::ReservationGrown { uid, namespace, footprint, .. } => {
-                let view = state.reservation(namespace, uid);
-                view.map(|ReservationView { reservation, .. }| Granted {
-                    namespace: namespace.clone(),
-                    resource: reservation.resource.clone(),
-                    name: reservation.name.clone(),
-                    footprint: footprint.clone(),
+                state.tracked(namespace, uid).map(|tracked| Granted {
+                    reservation: tracked.reservation.clone(),
+                    grown: Some(footprint.clone()),
                 })
             }
             _ => None,
@@ -211,22 +206,33 @@ impl Report {
         if !std::mem::take(&mut self.pending.is_open) {
             return;
         }
-        let (member_of, tracker) = (self.member_of.as_ref(), Some(&self.tracker));
         match self.pending.relabelled.take() {
-            Some(Relabelled::One(namespace)) => {
-                self.rows.assign(state, &namespace, member_of, tracker);
+            Some(Relabelled::One(namespace)) => self.assign(state, &namespace),
+            Some(Relabelled::All) => {
+                for namespace in self.rows.all(state) {
+                    self.assign(state, &namespace);
+                }
             }
-            Some(Relabelled::All) => self.rows.assign_all(state, member_of, tracker),
             None => {}
         }
         self.tracker.after(state, &mut self.rows);
         if let Some(kinds) = &mut self.kinds {
             kinds.after(state, &mut self.rows);
         }
-        if let Some(Granted { namespace, resource, name, footprint }) = self.pending.granted.take()
-        {
-            let keys = self.keys(state, &namespace, &resource, &name, &footprint);
-            self.rows.count(&namespace, keys, &footprint.resources, |cell| &mut cell.grants);
+        if let Some(Granted { reservation, grown }) = self.pending.granted.take() {
+            let Reservation { namespace, resource, name, footprint, .. } = &*reservation;
+            let footprint = grown.as_ref().unwrap_or(footprint);
+            let request = (namespace, resource, &**name, footprint);
+            self.count(state, request, |cell| &mut cell.grants);
+        }
+    }
+
+    /// Decides again where a namespace counts.
+    fn assign(&mut self, state: &State, namespace: &Name) {
+        let (member_of, tracker) = (self.member_of.as_ref(), Some(&self.tracker));
+        let is_counted = self.rows.assign(state, namespace, member_of, tracker);
+        if let (Some(kinds), Some(is_counted)) = (&self.kinds, is_counted) {
+            kinds.all_of(state, namespace, &mut self.rows, is_counted);
         }
     }
 
@@ -244,29 +250,31 @@ impl Report {
             && let Some(denied) = self.denied.pop_front()
         {
             let footprint = Footprint { resources: denied.requested, ..Footprint::default() };
-            let keys = self.keys(state, &denied.namespace, &denied.resource, "", &footprint);
-            self.rows
-                .count(&denied.namespace, keys, &footprint.resources, |cell| &mut cell.denials);
+            let request = (&denied.namespace, &denied.resource, "", &footprint);
+            self.count(state, request, |cell| &mut cell.denials);
         }
     }
 
-    /// The rows in which a request counts, other than that of its namespace.
-    fn keys(
-        &self,
+    /// Counts a request by namespace, kind, name and footprint.
+    fn count(
+        &mut self,
         state: &State,
-        namespace: &Name,
-        resource: &Name,
-        name: &str,
-        footprint: &Footprint,
-    ) -> Vec<RowKey> {
+        (namespace, resource, name, footprint): (&Name, &Name, &str, &Footprint),
+        counter: fn(&mut Open) -> &mut u64,
+    ) {
+        let (rows, beside) = (&mut self.rows, &mut self.beside);
+        beside.clear();
         match &self.by {
-            By::Namespace | By::Label(_) => Vec::new(),
+            By::Namespace | By::Label(_) => {}
             By::Group => {
                 let groups = state.groups_counting(namespace, footprint).into_iter();
-                groups.map(|group| RowKey::Group(group.clone())).collect()
+                beside.extend(groups.map(|group| rows.row(RowKey::Group(group.clone()))));
             }
-            By::Kind => vec![RowKey::Kind(resource.clone())],
-            By::Workload => vec![kinds::workload(namespace, resource, name, footprint)],
+            By::Kind => beside.push(rows.row(RowKey::Kind(resource.clone()))),
+            By::Workload => {
+                beside.push(rows.row(kinds::workload(namespace, resource, name, footprint)));
+            }
         }
+        rows.count(namespace, beside, &footprint.resources, counter);
     }
 }

@@ -83,7 +83,6 @@ proptest! {
         let full = levels.iter().filter(|(_, (_, level))| level.full > 0).count();
         prop_assert_eq!(measure.full, full as u128);
         let demands: Vec<Quantity> = levels.iter().map(|(_, (_, level))| level.demand()).collect();
-        prop_assert_eq!(measure.least.as_ref(), demands.iter().min());
         let peak = measure.peak.as_ref();
         prop_assert_eq!(peak.map(|peak| &peak.value), demands.iter().max());
         if let Some(peak) = peak {
@@ -100,6 +99,38 @@ proptest! {
             prop_assert_eq!(measure.percentile(share), naive.as_ref());
         }
         prop_assert_eq!(measure.last, at(&steps, to.max(from + 1) - 1).map(|(_, level)| level));
+    }
+
+    /// A number with two parts: each part reports its own changes.
+    #[test]
+    fn a_number_is_the_sum_of_its_parts(
+        parts in [steps(), steps()], from in 0..30_i64, length in 0..30_i64,
+    ) {
+        let period = Period { from: time(from), to: time(from + length) };
+        let mut steps: Vec<_> = (0..2)
+            .flat_map(|part| parts[part].iter().map(move |(at, step)| (*at, part, *step)))
+            .collect();
+        steps.sort_by_key(|(at, ..)| *at);
+        let mut levels = [Level::ZERO, Level::ZERO];
+        let [mut shifted, mut set] = [(); 2].map(|()| Meter::new(period, Percentile::P95));
+        for meter in [&mut shifted, &mut set] {
+            meter.set(Moment { time: period.from, sequence: 0 }, Some(Level::ZERO));
+        }
+        for (sequence, (at, part, step)) in steps.into_iter().enumerate() {
+            let at = Moment { time: time(at), sequence: sequence as u64 };
+            let after = level_of(step).unwrap_or_default();
+            shifted.shift(at, &levels[part], &after);
+            levels[part] = after;
+            let [a, b] = &levels;
+            set.set(at, Some(Level {
+                used: sum(&a.used, &b.used),
+                reserved: sum(&a.reserved, &b.reserved),
+                hard: sum(&a.hard, &b.hard),
+                limits: a.limits + b.limits,
+                full: a.full + b.full,
+            }));
+        }
+        prop_assert_eq!(format!("{:?}", shifted.finish()), format!("{:?}", set.finish()));
     }
 
     #[test]

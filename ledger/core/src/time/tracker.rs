@@ -174,23 +174,27 @@ impl Tracker {
         };
         let mut renewal = Renewal { slots: &mut self.slots, at: self.at, changes };
         if self.wanted.sums {
-            let levels = state.levels_of_namespace(name);
+            let levels = state.sums_and_limits(name);
             let subject = || Subject::Namespace(name.clone());
-            renewal.renew(&mut known.sums, levels, subject);
+            renewal.renew(&mut known.sums, levels.iter(), subject);
         }
         if self.wanted.quotas {
-            let mut gone: Vec<&Name> = known.quotas.keys().collect();
-            let fresh: Vec<_> = state.levels_of_quotas(name).collect();
-            gone.retain(|quota| fresh.iter().all(|(name, _)| name != quota));
-            let gone: Vec<Name> = gone.into_iter().cloned().collect();
-            let gone = gone.iter().map(|quota| (quota, Vec::new()));
-            for (quota, levels) in fresh.into_iter().chain(gone) {
+            let mut found = 0;
+            for (quota, levels) in state.levels_of_quotas(name) {
+                found += 1;
                 if !known.quotas.contains_key(quota) {
                     known.quotas.insert(quota.clone(), Figures::default());
                 }
                 let subject = || Subject::Quota { namespace: name.clone(), name: quota.clone() };
                 if let Some(figures) = known.quotas.get_mut(quota) {
                     renewal.renew(figures, levels, subject);
+                }
+            }
+            if known.quotas.len() > found {
+                for (quota, figures) in &mut known.quotas {
+                    if state.quota_record(name, quota).is_none() {
+                        figures.0.iter_mut().for_each(|figure| renewal.set(figure, None));
+                    }
                 }
             }
         }
@@ -221,10 +225,10 @@ struct Renewal<'a, C> {
 
 impl<C: Changes> Renewal<'_, C> {
     /// Reports the differences to the present levels, which are ordered by resource.
-    fn renew(
+    fn renew<'l>(
         &mut self,
         figures: &mut Figures,
-        levels: Vec<(&Name, Level)>,
+        levels: impl Iterator<Item = (&'l Name, Level)>,
         subject: impl Fn() -> Subject,
     ) {
         let known = &mut figures.0;

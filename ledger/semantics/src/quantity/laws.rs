@@ -201,6 +201,18 @@ proptest! {
     }
 
     #[test]
+    fn adding_times_is_adding_the_product(
+        a in any_quantity(), b in any_quantity(), n in prop_oneof![0..20_u64, any::<u64>()],
+    ) {
+        let mut sum = a.clone();
+        sum.add_times(&b, n);
+        let once = plus(&a, &b.times(n));
+        prop_assert_eq!(parts(&sum), parts(&once));
+        sum.add_times(&b, n);
+        prop_assert_eq!(parts(&sum), parts(&plus(&once, &b.times(n))));
+    }
+
+    #[test]
     fn order_is_total_and_that_of_differences(a in any_quantity(), b in any_quantity(), c in any_quantity()) {
         prop_assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
         prop_assert_eq!(a < b, minus(&b, &a).is_positive());

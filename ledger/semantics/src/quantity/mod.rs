@@ -18,7 +18,7 @@ pub use parse::{ParseError, TEXT_MAX_BYTES, as_written, of_any_length};
 
 use std::{cmp::Ordering, fmt, hash, sync::Arc};
 
-use num_bigint::BigInt;
+use num_bigint::{BigInt, Sign};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::value::RawValue;
@@ -160,6 +160,26 @@ impl Quantity {
         }
         let format = if self.is_zero() { other.format } else { self.format };
         *self = Self::from_number(self.number().plus(&other.number()), format, None);
+    }
+
+    /// Adds `n` times `other`, with the family rules of [`Quantity::add_assign`]. Large sums are added to in place.
+    pub fn add_times(&mut self, other: &Self, n: u64) {
+        let times = match &other.rare {
+            None => other.nanos.checked_mul(i128::from(n)),
+            Some(_) => None,
+        };
+        let Some(nanos) = times else {
+            return self.add_assign(&other.times(n));
+        };
+        if let Some(rare) = &mut self.rare
+            && let Some(Rare { spelling: None, large: Some(large) }) = Arc::get_mut(rare)
+            && nanos != 0
+            && (nanos > 0) == (large.sign() == Sign::Plus)
+        {
+            *large += nanos;
+            return;
+        }
+        self.add_assign(&Self { nanos, format: other.format, rare: None });
     }
 
     /// Subtracts `other`, with the family rules of [`Quantity::add_assign`]. The result may be

@@ -86,6 +86,17 @@ proptest! {
     }
 
     #[test]
+    fn min_is_the_largest_list_below_both(a in any_list(), b in any_list()) {
+        let mut least = a.clone();
+        least.min(&b);
+        prop_assert!(least.exceeding(&a).is_empty() && least.exceeding(&b).is_empty());
+        prop_assert_eq!(least.len(), highest(&a, &b).len());
+        for (name, quantity) in least.iter() {
+            prop_assert!(a.get(name) == Some(quantity) || b.get(name) == Some(quantity));
+        }
+    }
+
+    #[test]
     fn a_delta_is_just_enough(new in any_list(), old in any_list()) {
         let delta = new.delta_over(&old);
         prop_assert!(delta.names().eq(new.names()));

@@ -15,9 +15,9 @@ use quota_semantics::{Timestamp, object::Footprint, resource::ResourceList, uid:
 
 /// The places of the reservations that claim amounts for an object.
 #[derive(Clone, Copy)]
-pub(super) struct Claims {
-    pub(super) pending: Option<u32>,
-    pub(super) committed: Option<u32>,
+pub(in crate::state) struct Claims {
+    pub(in crate::state) pending: Option<u32>,
+    pub(in crate::state) committed: Option<u32>,
 }
 
 impl State {
@@ -160,7 +160,7 @@ impl State {
     }
 
     /// The reservations that claim amounts for an object.
-    pub(super) fn claims_of(&self, (namespace, uid): Key<'_>) -> Claims {
+    pub(in crate::state) fn claims_of(&self, (namespace, uid): Key<'_>) -> Claims {
         let reservations = &self.reservations;
         let place = |(place, _): (u32, &Tracked)| place;
         Claims {

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use super::{
     super::{Changes, Key, Level, Measure, Meter, Moment, Percentile, Period, Subject, Tracker},
     By, Namespaces,
+    kinds::PODS,
 };
 use crate::{event::Entry, state::State};
 use quota_semantics::{Name, resource::ResourceList};
@@ -63,24 +64,50 @@ pub struct Cell {
 /// Rows that are being folded.
 pub(super) struct Rows {
     period: Period,
-    by_members: bool,
-    label: Option<Name>,
+    of: Of,
     wanted: Namespaces,
     resources: Option<BTreeSet<Name>>,
-    /// Whether each known namespace counts, and the row in which it does, if rows are made of namespaces.
-    members: HashMap<Name, Option<Option<RowKey>>>,
-    rows: BTreeMap<RowKey, Resources>,
-    total: Resources,
+    members: HashMap<Name, Member>,
+    /// The first one is the total. Those without cells are not shown.
+    rows: Vec<OpenRow>,
+    numbers: HashMap<RowKey, usize>,
     cells: Vec<Open>,
     /// Where the numbers of the tracker count, by their slots.
     places: Vec<Place>,
     /// Grows whenever a namespace counts elsewhere.
     assignment: u64,
+    /// What moved between rows that are parts of namespaces, and is not in their cells yet.
+    moved: Vec<Moved>,
     at: Moment,
 }
 
-/// The cells of a row, by resource.
-type Resources = BTreeMap<Name, usize>;
+/// What the rows are made of.
+enum Of {
+    Namespaces,
+    /// Namespaces with equal values of a label.
+    Labels(Name),
+    Groups,
+    /// Parts of namespaces: what is in no other one counts in this row.
+    Parts {
+        rest: usize,
+    },
+}
+
+/// Whether a namespace counts, and the row in which all of it does, if rows are made of namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Member {
+    #[default]
+    Not,
+    Counts {
+        row: Option<usize>,
+    },
+}
+
+/// A row, and its cells by resource.
+struct OpenRow {
+    key: RowKey,
+    cells: Vec<(Name, usize)>,
+}
 
 /// The cells in which a number counts, as of an assignment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,12 +117,25 @@ struct Place {
     total: Option<usize>,
 }
 
+/// Amounts that are added to a row.
+struct Moved {
+    row: usize,
+    resource: Name,
+    by: Level,
+}
+
 /// One resource of a row, before the end of the period.
 pub(super) struct Open {
     meter: Meter,
     pub(super) grants: u64,
     pub(super) denials: u64,
 }
+
+/// The row of the total.
+const TOTAL: usize = 0;
+
+/// No amounts and no limits.
+const NOTHING: &Level = &Level::ZERO;
 
 impl Rows {
     pub(super) fn new(
@@ -104,23 +144,28 @@ impl Rows {
         wanted: Namespaces,
         resources: Option<BTreeSet<Name>>,
     ) -> Self {
-        Self {
+        let mut rows = Self {
             period,
-            by_members: matches!(by, By::Namespace | By::Label(_)),
-            label: match by {
-                By::Label(key) => Some(key.clone()),
-                _ => None,
-            },
+            of: Of::Groups,
             wanted,
             resources,
             members: HashMap::default(),
-            rows: BTreeMap::new(),
-            total: BTreeMap::new(),
+            rows: Vec::new(),
+            numbers: HashMap::default(),
             cells: Vec::new(),
             places: Vec::new(),
             assignment: 1,
+            moved: Vec::new(),
             at: Moment { time: period.from, sequence: 0 },
-        }
+        };
+        rows.row(RowKey::Total);
+        rows.of = match by {
+            By::Namespace => Of::Namespaces,
+            By::Label(key) => Of::Labels(key.clone()),
+            By::Group => Of::Groups,
+            By::Kind | By::Workload => Of::Parts { rest: rows.row(RowKey::Kind(PODS.into())) },
+        };
+        rows
     }
 
     /// What follows is caused by this entry.
@@ -128,76 +173,82 @@ impl Rows {
         self.at = Moment { time: entry.time, sequence: entry.sequence };
     }
 
-    /// Decides again for all namespaces where they count. `tracker` has what they count for.
-    pub(super) fn assign_all(
-        &mut self,
-        state: &State,
-        member_of: Option<&Name>,
-        tracker: Option<&Tracker>,
-    ) {
+    /// All namespaces that were or may be decided about.
+    pub(super) fn all(&self, state: &State) -> Vec<Name> {
         let (mut names, _) = state.all_names();
         names.extend(self.members.keys().cloned());
         names.sort_unstable();
         names.dedup();
-        for name in names {
-            self.assign(state, &name, member_of, tracker);
-        }
+        names
     }
 
-    /// Decides again where a namespace counts, by its labels and groups.
+    /// Decides again where a namespace counts, by its labels and groups. `tracker` has what it counts for. Returns
+    /// whether it counts, if that has changed.
     pub(super) fn assign(
         &mut self,
         state: &State,
         name: &Name,
         member_of: Option<&Name>,
         tracker: Option<&Tracker>,
-    ) {
+    ) -> Option<bool> {
         let record = state.observed_record(name);
         let is_member = member_of.is_none_or(|group| state.is_member(group, name));
-        let place = (is_member && (self.wanted)(name, record)).then(|| {
-            self.by_members.then(|| match &self.label {
-                None => RowKey::Namespace(name.clone()),
-                Some(key) => RowKey::Label {
-                    key: key.clone(),
-                    value: record
-                        .and_then(|record| record.labels.get(key))
-                        .map_or_else(Name::default, |value| Name::from(&**value)),
-                },
-            })
-        });
-        let before = self.members.insert(name.clone(), place.clone()).flatten();
-        if before == place {
-            return;
+        let now = match is_member && (self.wanted)(name, record) {
+            false => Member::Not,
+            true => {
+                let key = match &self.of {
+                    Of::Namespaces => Some(RowKey::Namespace(name.clone())),
+                    Of::Labels(key) => Some(RowKey::Label {
+                        key: key.clone(),
+                        value: record
+                            .and_then(|record| record.labels.get(key))
+                            .map_or_else(Name::default, |value| Name::from(&**value)),
+                    }),
+                    Of::Groups | Of::Parts { .. } => None,
+                };
+                Member::Counts { row: key.map(|key| self.row(key)) }
+            }
+        };
+        let before = self.members.insert(name.clone(), now).unwrap_or_default();
+        if before == now {
+            return None;
         }
         self.assignment += 1;
         let levels = tracker.into_iter().flat_map(|it| it.levels_of(name));
         for (resource, level) in levels {
-            if self.shows(resource) {
-                self.shift_member(before.as_ref(), resource, Some(level), None);
-                self.shift_member(place.as_ref(), resource, None, Some(level));
-            }
+            let place = self.place_of(before, resource);
+            self.shift_at(place, resource, level, NOTHING);
+            let place = self.place_of(now, resource);
+            self.shift_at(place, resource, NOTHING, level);
         }
+        let counted = [before, now].map(|member| member != Member::Not);
+        (counted[0] != counted[1]).then_some(counted[1])
     }
 
-    fn shift_member(
-        &mut self,
-        place: Option<&Option<RowKey>>,
-        resource: &Name,
-        before: Option<&Level>,
-        after: Option<&Level>,
-    ) {
-        let Some(row) = place else { return };
-        let place = Place {
-            row: row.as_ref().map(|key| self.cell(key, resource)),
-            total: Some(self.total(resource)),
-            ..Place::default()
-        };
-        self.shift_at(place, before, after);
+    /// Where a namespace counts with a resource.
+    fn place_of(&mut self, member: Member, resource: &Name) -> Place {
+        let mut place = Place { assignment: self.assignment, ..Place::default() };
+        if let Member::Counts { row } = member
+            && self.shows(resource)
+        {
+            place.row = row.map(|row| self.cell(row, resource));
+            place.total = Some(self.cell(TOTAL, resource));
+        }
+        place
     }
 
-    fn shift_at(&mut self, place: Place, before: Option<&Level>, after: Option<&Level>) {
+    fn shift_at(&mut self, place: Place, resource: &Name, before: &Level, after: &Level) {
         for cell in place.row.into_iter().chain(place.total) {
-            self.cells[cell].shift(self.at, before, after);
+            self.cells[cell].meter.shift(self.at, before, after);
+        }
+        if let Of::Parts { rest } = self.of
+            && place.total.is_some()
+        {
+            let mut by = Level { used: after.used.clone(), ..Level::ZERO };
+            by.used.sub_assign(&before.used);
+            by.reserved = after.reserved.clone();
+            by.reserved.sub_assign(&before.reserved);
+            self.moved.push(Moved { row: rest, resource: resource.clone(), by });
         }
     }
 
@@ -208,40 +259,82 @@ impl Rows {
 
     /// Whether a namespace counts.
     pub(super) fn counts(&self, namespace: &str) -> bool {
-        self.members.get(namespace).is_some_and(Option::is_some)
+        self.members.get(namespace).is_some_and(|member| *member != Member::Not)
     }
 
     fn shows(&self, resource: &Name) -> bool {
         self.resources.as_ref().is_none_or(|some| some.contains(resource))
     }
 
-    /// Replaces a part of a row.
-    pub(super) fn shift(
+    /// Moves amounts from the row of the rest to another one, or back.
+    pub(super) fn part(
         &mut self,
-        key: &RowKey,
-        resource: &Name,
-        before: Option<&Level>,
-        after: Option<&Level>,
+        key: RowKey,
+        amounts: &ResourceList,
+        is_pending: bool,
+        is_added: bool,
     ) {
-        if !self.shows(resource) {
-            return;
+        let Of::Parts { rest } = self.of else { return };
+        let row = self.row(key);
+        for (resource, amount) in amounts.iter() {
+            if !self.shows(resource) {
+                continue;
+            }
+            let negated = amount.negated();
+            let (more, less) = match is_added {
+                true => (amount.clone(), negated),
+                false => (negated, amount.clone()),
+            };
+            for (row, amount) in [(row, more), (rest, less)] {
+                let by = match is_pending {
+                    true => Level { reserved: amount, ..Level::ZERO },
+                    false => Level { used: amount, ..Level::ZERO },
+                };
+                self.moved.push(Moved { row, resource: resource.clone(), by });
+            }
         }
-        let cell = self.cell(key, resource);
-        self.cells[cell].shift(self.at, before, after);
     }
 
-    /// The cell of a row.
-    fn cell(&mut self, key: &RowKey, resource: &Name) -> usize {
-        if !self.rows.contains_key(key) {
-            self.rows.insert(key.clone(), BTreeMap::new());
+    /// Puts what moved between parts into their cells.
+    pub(super) fn settle(&mut self) {
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.sort_by(|a, b| (a.row, &a.resource).cmp(&(b.row, &b.resource)));
+        let mut sums = moved.drain(..).peekable();
+        while let Some(Moved { row, resource, mut by }) = sums.next() {
+            while let Some(more) = sums.next_if(|it| (it.row, &it.resource) == (row, &resource)) {
+                by.used.add_assign(&more.by.used);
+                by.reserved.add_assign(&more.by.reserved);
+            }
+            if by != Level::ZERO {
+                let cell = self.cell(row, &resource);
+                self.cells[cell].meter.shift(self.at, NOTHING, &by);
+            }
         }
-        let row = self.rows.get_mut(key).expect("it was inserted");
-        cell(row, &mut self.cells, resource, self.period)
+        drop(sums);
+        self.moved = moved;
     }
 
-    /// The cell of the total.
-    fn total(&mut self, resource: &Name) -> usize {
-        cell(&mut self.total, &mut self.cells, resource, self.period)
+    /// The number of a row.
+    pub(super) fn row(&mut self, key: RowKey) -> usize {
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        self.rows.push(OpenRow { key: key.clone(), cells: Vec::new() });
+        self.numbers.insert(key, self.rows.len() - 1);
+        self.rows.len() - 1
+    }
+
+    /// A cell of a row.
+    fn cell(&mut self, row: usize, resource: &Name) -> usize {
+        let row = &mut self.rows[row];
+        match row.find(resource) {
+            Ok(place) => row.cells[place].1,
+            Err(place) => {
+                self.cells.push(Open::new(self.period));
+                row.cells.insert(place, (resource.clone(), self.cells.len() - 1));
+                self.cells.len() - 1
+            }
+        }
     }
 
     /// Counts a request that asked for these resources in the row of its namespace, in the given ones, and in the
@@ -249,27 +342,24 @@ impl Rows {
     pub(super) fn count(
         &mut self,
         namespace: &Name,
-        keys: Vec<RowKey>,
+        beside: &[usize],
         requested: &ResourceList,
         counter: fn(&mut Open) -> &mut u64,
     ) {
-        let Some(Some(place)) = self.members.get(namespace).cloned() else {
+        let Some(&Member::Counts { row }) = self.members.get(namespace) else {
             return;
         };
-        let asked = requested.iter().filter(|(_, amount)| amount.is_positive());
-        let asked: Vec<Name> =
-            asked.map(|(name, _)| name).filter(|name| self.shows(name)).cloned().collect();
-        for resource in &asked {
-            let total = self.total(resource);
-            *counter(&mut self.cells[total]) += 1;
-            for key in keys.iter().chain(&place) {
+        for (resource, amount) in requested.iter() {
+            if !amount.is_positive() || !self.shows(resource) {
+                continue;
+            }
+            for row in [TOTAL].into_iter().chain(beside.iter().copied()).chain(row) {
                 // Groups show what they limit.
-                let row = self.rows.get(key);
-                let is_new = row.is_none_or(|row| !row.contains_key(resource));
-                if is_new && matches!(key, RowKey::Group(_)) {
+                let open = &self.rows[row];
+                if matches!(open.key, RowKey::Group(_)) && open.find(resource).is_err() {
                     continue;
                 }
-                let cell = self.cell(key, resource);
+                let cell = self.cell(row, resource);
                 *counter(&mut self.cells[cell]) += 1;
             }
         }
@@ -277,22 +367,23 @@ impl Rows {
 
     pub(super) fn finish(self) -> (Vec<Row>, Row) {
         let mut cells: Vec<_> = self.cells.into_iter().map(Some).collect();
-        let mut finish = |(key, row): (RowKey, Resources)| {
+        let finish = |OpenRow { key, cells: row }: OpenRow| {
             let close = |(name, cell): (Name, usize)| Some((name, cells[cell].take()?.finish()));
             Row { key, resources: row.into_iter().filter_map(close).collect() }
         };
-        let rows = self.rows.into_iter().map(&mut finish).collect();
-        (rows, finish((RowKey::Total, self.total)))
+        let mut rows: Vec<Row> = self.rows.into_iter().map(finish).collect();
+        let total = rows.remove(TOTAL);
+        rows.retain(|row| !row.resources.is_empty());
+        rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        (rows, total)
     }
 }
 
-fn cell(row: &mut Resources, cells: &mut Vec<Open>, resource: &Name, period: Period) -> usize {
-    if let Some(&cell) = row.get(resource) {
-        return cell;
+impl OpenRow {
+    /// The place of a cell, or the one where it belongs.
+    fn find(&self, resource: &Name) -> Result<usize, usize> {
+        self.cells.binary_search_by(|(name, _)| name.cmp(resource))
     }
-    cells.push(Open::new(period));
-    row.insert(resource.clone(), cells.len() - 1);
-    cells.len() - 1
 }
 
 impl Open {
@@ -301,17 +392,6 @@ impl Open {
         let begin = Moment { time: period.from, sequence: 0 };
         meter.set(begin, Some(Level::default()));
         Self { meter, grants: 0, denials: 0 }
-    }
-
-    fn shift(&mut self, at: Moment, before: Option<&Level>, after: Option<&Level>) {
-        let mut level = self.meter.level().cloned().unwrap_or_default();
-        if let Some(before) = before {
-            level.subtract(before);
-        }
-        if let Some(after) = after {
-            level.add(after);
-        }
-        self.meter.set(at, Some(level));
     }
 
     fn finish(self) -> Cell {
@@ -337,29 +417,24 @@ impl Changes for Rows {
             place = self.place(key);
             self.places[slot] = place;
         }
-        self.shift_at(place, before, after);
+        self.shift_at(place, &key.resource, before.unwrap_or(NOTHING), after.unwrap_or(NOTHING));
     }
 }
 
 impl Rows {
     /// Where a number counts now.
     fn place(&mut self, Key { subject, resource }: &Key) -> Place {
-        let mut place = Place { assignment: self.assignment, ..Place::default() };
-        if !self.shows(resource) {
-            return place;
-        }
         match subject {
             Subject::Namespace(name) => {
-                if let Some(row) = self.members.get(name).cloned().flatten() {
-                    place.row = row.map(|key| self.cell(&key, resource));
-                    place.total = Some(self.total(resource));
-                }
+                let member = self.members.get(name).copied().unwrap_or_default();
+                self.place_of(member, resource)
             }
             Subject::Group(name) => {
-                place.row = Some(self.cell(&RowKey::Group(name.clone()), resource));
+                let row = self.row(RowKey::Group(name.clone()));
+                let row = self.shows(resource).then(|| self.cell(row, resource));
+                Place { assignment: self.assignment, row, total: None }
             }
-            Subject::Quota { .. } => {}
+            Subject::Quota { .. } => Place { assignment: self.assignment, ..Place::default() },
         }
-        place
     }
 }

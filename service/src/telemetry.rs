@@ -17,6 +17,10 @@ use crate::{
     traces::{self, Sending},
 };
 
+/// The library by which the bridge talks to Kubernetes has an error for each failed request, without its reason. The
+/// bridge's own lines have it.
+const SILENT: &str = "kube_client::client::builder=off";
+
 /// The settings of logs and traces.
 pub struct Telemetry<'a> {
     /// Log lines.
@@ -36,7 +40,7 @@ pub fn install(
     version: &'static str,
 ) -> anyhow::Result<Option<Sending>> {
     let filter = EnvFilter::try_from_default_env()
-        .or_else(|_| EnvFilter::try_new(&log.level))
+        .or_else(|_| EnvFilter::try_new(format!("{},{SILENT}", log.level)))
         .unwrap_or_else(|_| EnvFilter::new("info"));
     let pretty = match log.format {
         LogFormat::Auto => std::io::stderr().is_terminal(),

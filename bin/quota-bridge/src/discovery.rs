@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use kube::client::{APIGroupDiscovery, APIResourceDiscovery};
 use quota_semantics::object::GroupResource;
 use serde::Deserialize;
 
@@ -74,49 +75,11 @@ impl Discovered {
     }
 }
 
-/// Aggregated discovery: all groups in one response.
+/// Aggregated discovery: all groups in one response. Other responses have no items: they must not look like a cluster
+/// without kinds.
 #[derive(Deserialize)]
 struct GroupList {
-    items: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    #[serde(default)]
-    metadata: GroupName,
-    #[serde(default)]
-    versions: Vec<Version>,
-}
-
-#[derive(Default, Deserialize)]
-struct GroupName {
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    version: String,
-    #[serde(default)]
-    resources: Vec<Resource>,
-    #[serde(default)]
-    freshness: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Resource {
-    resource: String,
-    response_kind: Option<ResponseKind>,
-    #[serde(default)]
-    scope: String,
-    #[serde(default)]
-    verbs: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ResponseKind {
-    kind: String,
+    items: Vec<APIGroupDiscovery>,
 }
 
 #[derive(Deserialize)]
@@ -159,7 +122,7 @@ pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
 }
 
 /// The result of discovery, from the groups and the list of API services; none if the bridge may not read that list.
-fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Failure> {
+fn read(groups: Vec<APIGroupDiscovery>, services: Option<&Bytes>) -> Result<Discovered, Failure> {
     let aggregated: Option<BTreeSet<String>> = match services {
         None => None,
         Some(services) => {
@@ -174,14 +137,15 @@ fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Fail
     };
     let mut discovered = Discovered { knows_others: aggregated.is_some(), ..Discovered::default() };
     for group in groups {
-        let name = group.metadata.name;
+        let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
         for version in group.versions {
-            if version.freshness == STALE {
+            if version.version.is_none() || version.freshness.as_deref() == Some(STALE) {
                 discovered.uncertain.insert(name.clone());
             }
             let is_aggregated = is_aggregated(&name);
+            let number = version.version.unwrap_or_default();
             for resource in version.resources {
-                take(&mut discovered, &name, &version.version, resource, is_aggregated);
+                take(&mut discovered, &name, &number, resource, is_aggregated);
             }
         }
     }
@@ -195,19 +159,19 @@ fn take(
     discovered: &mut Discovered,
     group: &str,
     version: &str,
-    resource: Resource,
+    resource: APIResourceDiscovery,
     aggregated: bool,
 ) {
     let can = |verb: &str| resource.verbs.iter().any(|has| has == verb);
-    let name = GroupResource::new(group, &resource.resource);
-    let is_counted = resource.scope == "Namespaced" || is_of_the_cluster(&name);
+    let name = GroupResource::new(group, &resource.resource.unwrap_or_default());
+    let is_counted = resource.scope.as_deref() == Some("Namespaced") || is_of_the_cluster(&name);
     if !is_counted || !can("list") || !can("watch") {
         return;
     }
     let served = Served {
         resource: name.clone(),
         version: version.to_owned(),
-        kind: resource.response_kind.map(|it| it.kind).unwrap_or_default(),
+        kind: resource.response_kind.and_then(|it| it.kind).unwrap_or_default(),
         aggregated,
     };
     discovered.kinds.entry(name).or_insert(served);

@@ -63,9 +63,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let api_check = readiness.register("api", "not reached yet");
     let leader_check = readiness.register("watermarks", "not published yet");
 
-    let access = access(&config).or_exit(Exit::Configuration)?;
-    let own_namespace = access.namespace.clone();
-    let client = Client::new(access).or_exit(Exit::Configuration)?;
+    let client = Client::new(access(&config)).or_exit(Exit::Configuration)?;
     let status = status_writer(&config, &client).or_exit(Exit::Configuration)?;
     let (admin, admin_ends) = serve_admin(&config, readiness, stop.clone()).await?;
     let (nats, connected) = connect(&config, nats_check).await?;
@@ -97,7 +95,8 @@ async fn serve(config: Config) -> Result<(), Failure> {
             status: status.map(Arc::new),
         };
         // None outside of a pod if none is configured: then there is no Lease.
-        let namespace = config.lease.namespace.clone().or(own_namespace);
+        let own = client.namespace().map(str::to_owned);
+        let namespace = config.lease.namespace.clone().or(own);
         let certificates =
             namespace.as_ref().and_then(|namespace| certificates(&config, &client, namespace));
         campaign(leader, namespace, certificates, connected, &stop).await
@@ -179,11 +178,13 @@ fn failure(ended: Ended) -> Failure {
     Failure { exit, error: ended.into() }
 }
 
-fn access(config: &Config) -> Result<Access, SetupError> {
+fn access(config: &Config) -> Access {
     match (&config.api, &config.kubeconfig) {
-        (Some(url), _) => Ok(Access::plain(url)),
-        (None, Some(path)) => Access::of_kubeconfig(path, config.context.as_deref()),
-        (None, None) => Access::of_pod(),
+        (Some(url), _) => Access::plain(url),
+        (None, Some(path)) => {
+            Access::Kubeconfig { path: path.clone(), context: config.context.clone() }
+        }
+        (None, None) => Access::Pod,
     }
 }
 
@@ -206,7 +207,11 @@ fn status_writer(config: &Config, client: &Client) -> Result<Option<StatusWriter
     let Some(url) = &status.quotad else {
         return Ok(None);
     };
-    let access = Access::with_token(url, status.token_file.as_deref(), status.tls_ca.as_deref());
+    let access = Access::Url {
+        url: url.clone(),
+        token_file: status.token_file.clone(),
+        ca: status.tls_ca.clone(),
+    };
     Ok(Some(StatusWriter {
         client: client.clone(),
         quotad: Client::new(access)?,

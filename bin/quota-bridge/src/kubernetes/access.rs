@@ -1,26 +1,17 @@
-//! The address, CA and credentials for an API server: from a URL, a kubeconfig, or the pod's service account.
+//! The address, CA and credentials for an API server: from a URL, a kubeconfig, or the pod's service account. `kube` reads
+//! them and signs in.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use http::{HeaderValue, Uri, header};
+use hyper_util::client::proxy::matcher::Matcher;
+use kube::config::{
+    Cluster, Config, ExecInteractiveMode, InClusterError, Kubeconfig, KubeconfigError,
 };
+use quota_service::config::redact;
 
-use http::HeaderValue;
-use parking_lot::Mutex;
-use quota_service::tls::unusable;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-};
-
-use super::Failure;
-
-/// The directory of a pod's service account.
-const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-/// The time for which a token from a file is cached. The kubelet renews the file long before the token expires.
-const TOKEN_AGE: Duration = Duration::from_secs(10);
+use super::CONNECT_TIMEOUT;
 
 /// An error in the configuration of the access to an API server.
 #[derive(Debug, thiserror::Error)]
@@ -28,162 +19,77 @@ pub enum SetupError {
     /// The URL is invalid.
     #[error("{0:?} is no http or https URL")]
     Url(String),
-    /// A file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    File {
-        /// The file.
-        path: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
     /// A kubeconfig is invalid, or uses unsupported features.
-    #[error("{path}: {message}")]
+    #[error("{}: {source}", path.display())]
     Kubeconfig {
         /// The file.
-        path: String,
+        path: PathBuf,
         /// The error.
-        message: String,
+        source: KubeconfigError,
     },
+    /// A kubeconfig does what the bridge refuses.
+    #[error("{}: {message}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The reason, and what to do instead.
+        message: &'static str,
+    },
+    /// The files of the pod's service account cannot be read.
+    #[error("the service account of the pod: {0}")]
+    Pod(InClusterError),
     /// Neither a URL nor a kubeconfig is given, and the program does not run in a pod.
     #[error("no API server: set api or kubeconfig (this is not a pod of a cluster)")]
     Nowhere,
 }
 
 /// The access to an API server.
-pub struct Access {
-    /// The URL of the server.
-    pub url: String,
-    /// The CA certificates and the client certificate.
-    pub tls: Tls,
-    /// The credentials besides a client certificate.
-    pub credentials: Credentials,
-    /// The namespace of the pod in which the program runs; none outside of a pod.
-    pub namespace: Option<String>,
-}
-
-/// PEM text, or a file that is read whenever the text is needed.
 #[derive(Clone, Debug)]
-pub enum Pem {
-    /// The text.
-    Text(String),
-    /// A file.
-    File(PathBuf),
-}
-
-impl Pem {
-    fn read(&self) -> Result<String, SetupError> {
-        match self {
-            Self::Text(text) => Ok(text.clone()),
-            Self::File(path) => read(path),
-        }
-    }
-}
-
-/// The CA certificates and the client certificate.
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
-    /// The CA certificates to trust; none: those of the system.
-    pub authorities: Option<Pem>,
-    /// The client certificate and its key; none: no client certificate.
-    pub identity: Option<(Pem, Pem)>,
-    /// The name that the server's certificate must have; none: the host of the URL.
-    pub server_name: Option<String>,
-}
-
-impl Tls {
-    /// The TLS configuration, with the present content of all files.
-    pub(super) fn config(&self) -> anyhow::Result<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        match &self.authorities {
-            Some(pem) => {
-                for certificate in CertificateDer::pem_slice_iter(pem.read()?.as_bytes()) {
-                    roots.add(certificate?)?;
-                }
-            }
-            None => {
-                let native = rustls_native_certs::load_native_certs();
-                roots.add_parsable_certificates(native.certs);
-            }
-        }
-        let provider = rustls::crypto::ring::default_provider();
-        let builder = ClientConfig::builder_with_provider(provider.into())
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        Ok(match &self.identity {
-            None => builder.with_no_client_auth(),
-            Some((certificate, key)) => {
-                let text = certificate.read()?;
-                let chain = CertificateDer::pem_slice_iter(text.as_bytes());
-                let key = PrivateKeyDer::from_pem_slice(key.read()?.as_bytes())?;
-                builder
-                    .with_client_auth_cert(chain.collect::<Result<_, _>>()?, key)
-                    .map_err(|error| anyhow::anyhow!(unusable(&error)))?
-            }
-        })
-    }
-}
-
-/// The credentials besides a client certificate: none, a token, or a token file.
-#[derive(Debug, Default)]
-pub struct Credentials(Kind);
-
-#[derive(Debug, Default)]
-enum Kind {
-    #[default]
-    None,
-    Token(String),
-    TokenFile {
-        path: PathBuf,
-        read: Mutex<Option<(Instant, String)>>,
+pub enum Access {
+    /// A server at a URL.
+    Url {
+        /// The URL.
+        url: String,
+        /// The file with a token; none: no credentials.
+        token_file: Option<PathBuf>,
+        /// The file with the CA certificates to trust (PEM); none: those of the system.
+        ca: Option<PathBuf>,
     },
+    /// The cluster and user of a context of a kubeconfig.
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// The name of the context; none: the current context.
+        context: Option<String>,
+    },
+    /// The API server of the cluster in which the program runs as a pod, with the pod's service account.
+    Pod,
 }
 
-impl Credentials {
-    /// A bearer token.
-    #[must_use]
-    pub fn token(token: &str) -> Self {
-        Self(Kind::Token(token.trim().to_owned()))
-    }
+/// What an access is at present.
+pub(super) struct Present {
+    pub(super) config: Config,
+    /// The files whose changes make another configuration.
+    pub(super) files: Vec<PathBuf>,
+}
 
-    /// A bearer token from a file, which is read again every few seconds, since tokens are renewed.
-    #[must_use]
-    pub fn token_file(path: PathBuf) -> Self {
-        let read = Mutex::new(None);
-        Self(Kind::TokenFile { path, read })
-    }
-
-    /// The value of the `Authorization` header; none without credentials.
-    pub(super) async fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
-        let token = match &self.0 {
-            Kind::None => return Ok(None),
-            Kind::Token(token) => token.clone(),
-            Kind::TokenFile { path, read } => {
-                let cached = read.lock().clone();
-                match cached.filter(|(at, _)| at.elapsed() < TOKEN_AGE) {
-                    Some((_, token)) => token,
-                    None => {
-                        let text = tokio::fs::read_to_string(path).await.map_err(|error| {
-                            let why = format!("cannot read {}: {error}", path.display());
-                            Failure::Unreachable(why)
-                        })?;
-                        let token = text.trim().to_owned();
-                        *read.lock() = Some((Instant::now(), token.clone()));
-                        token
-                    }
-                }
-            }
-        };
-        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| Failure::Unreachable("the token is no text for a header".to_owned()))?;
-        value.set_sensitive(true);
-        Ok(Some(value))
-    }
-
-    /// Discards a cached token, since the server rejected it: the file is read again.
-    pub(super) fn forget(&self) {
-        if let Kind::TokenFile { read, .. } = &self.0 {
-            *read.lock() = None;
+impl Present {
+    /// A client that has these credentials; may run a program to get them.
+    ///
+    /// # Errors
+    /// The credentials cannot be had.
+    pub(super) fn sign_in(self) -> anyhow::Result<kube::Client> {
+        let mut config = self.config;
+        // kube keeps a token from a file for a minute, also after a 401, and refuses one that ends with a newline.
+        if let Some(path) = config.auth_info.token_file.take() {
+            config.auth_info.token = None;
+            let token = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.trim()))
+                .with_context(|| format!("{path} holds no token"))?;
+            value.set_sensitive(true);
+            config.headers.push((header::AUTHORIZATION, value));
         }
+        Ok(kube::Client::try_from(config)?)
     }
 }
 
@@ -191,72 +97,92 @@ impl Access {
     /// An API server at this URL that needs no credentials.
     #[must_use]
     pub fn plain(url: &str) -> Self {
-        Self {
-            url: url.to_owned(),
-            tls: Tls::default(),
-            credentials: Credentials::default(),
-            namespace: None,
-        }
+        Self::Url { url: url.to_owned(), token_file: None, ca: None }
     }
 
-    /// A server at this URL, with a token from a file, and a CA to trust instead of those of the system.
-    #[must_use]
-    pub fn with_token(url: &str, token_file: Option<&Path>, ca: Option<&Path>) -> Self {
-        let authorities = ca.map(|path| Pem::File(path.to_owned()));
-        Self {
-            tls: Tls { authorities, ..Tls::default() },
-            credentials: token_file
-                .map(|path| Credentials::token_file(path.to_owned()))
-                .unwrap_or_default(),
-            ..Self::plain(url)
-        }
-    }
-
-    /// The API server of the cluster in which the program runs as a pod.
+    /// Reads the configuration, with the present content of all files.
     ///
     /// # Errors
-    /// [`SetupError::Nowhere`] outside of a pod.
-    pub fn of_pod() -> Result<Self, SetupError> {
-        let variable = |name| std::env::var(name).map_err(|_| SetupError::Nowhere);
-        let host = variable("KUBERNETES_SERVICE_HOST")?;
-        let port = variable("KUBERNETES_SERVICE_PORT")?;
-        let host = match host.contains(':') {
-            true => format!("[{host}]"),
-            false => host,
+    /// The URL is invalid, or a file cannot be read, is invalid, or uses unsupported features.
+    pub(super) fn read(&self) -> Result<Present, SetupError> {
+        let mut present = match self {
+            Self::Url { url, token_file, ca } => of_url(url, token_file.as_deref(), ca.as_deref())?,
+            Self::Kubeconfig { path, context } => of_kubeconfig(path, context.as_deref())?,
+            Self::Pod => Present { config: of_pod()?, files: Vec::new() },
         };
-        let directory = Path::new(SERVICE_ACCOUNT);
-        let namespace = read(&directory.join("namespace")).ok();
-        Ok(Self {
-            url: format!("https://{host}:{port}"),
-            tls: Tls { authorities: Some(Pem::File(directory.join("ca.crt"))), ..Tls::default() },
-            credentials: Credentials::token_file(directory.join("token")),
-            namespace: namespace.map(|text| text.trim().to_owned()),
-        })
+        let config = &mut present.config;
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        // A kind that is told to wait does so with its task, and is counted.
+        config.default_retry = false;
+        let user = &mut config.auth_info;
+        for file in [&user.client_certificate, &user.client_key, &user.token_file] {
+            present.files.extend(file.as_ref().map(PathBuf::from));
+        }
+        Ok(present)
     }
 }
 
-pub(super) fn read(path: &Path) -> Result<String, SetupError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| SetupError::File { path: path.display().to_string(), source })
+fn of_url(url: &str, token_file: Option<&Path>, ca: Option<&Path>) -> Result<Present, SetupError> {
+    let uri: Uri = url.parse().map_err(|_| SetupError::Url(redact(url)))?;
+    let is_tls = uri.scheme_str() == Some("https");
+    if !is_tls && uri.scheme_str() != Some("http") || uri.authority().is_none() {
+        return Err(SetupError::Url(redact(url)));
+    }
+    let mut config = Config::new(uri);
+    config.auth_info.token_file = token_file.map(|path| path.to_string_lossy().into_owned());
+    config.root_cert_file = ca.map(Path::to_owned);
+    // The system may have none.
+    if ca.is_some() || !is_tls {
+        config.root_cert = Some(Vec::new());
+    }
+    Ok(Present { config, files: Vec::new() })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn of_pod() -> Result<Config, SetupError> {
+    Config::incluster_env().map_err(|error| match error {
+        InClusterError::ReadEnvironmentVariable(_) => SetupError::Nowhere,
+        error => SetupError::Pod(error),
+    })
+}
 
-    #[tokio::test]
-    async fn a_token_is_read_again_once_it_was_refused() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "one\n").unwrap();
-        let credentials = Credentials::token_file(file.path().to_owned());
-        let shown = async || credentials.authorization().await.unwrap().unwrap();
-        assert_eq!(shown().await, "Bearer one");
-        std::fs::write(file.path(), "two\n").unwrap();
-        assert_eq!(shown().await, "Bearer one", "it was read just now");
-        credentials.forget();
-        assert_eq!(shown().await, "Bearer two");
-        std::fs::write(file.path(), "a\nb").unwrap();
-        credentials.forget();
-        assert!(credentials.authorization().await.is_err());
+fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Present, SetupError> {
+    let failed = |source| SetupError::Kubeconfig { path: path.to_owned(), source };
+    let refused = |message| SetupError::Refused { path: path.to_owned(), message };
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    if let Some(context) = context {
+        kubeconfig.current_context = Some(context.to_owned());
     }
+    let cluster = cluster(&kubeconfig).unwrap_or_default();
+    let mut config = Config::try_from(kubeconfig).map_err(failed)?;
+    // kube compares NO_PROXY with the proxy, not with the API server.
+    config.proxy_url = match &cluster.proxy_url {
+        Some(url) if !url.is_empty() => {
+            Some(url.parse().map_err(|error| failed(KubeconfigError::ParseProxyUrl(error)))?)
+        }
+        _ => config
+            .proxy_url
+            .filter(|_| Matcher::from_env().intercept(&config.cluster_url).is_some()),
+    };
+    if config.accept_invalid_certs {
+        return Err(refused("insecure-skip-tls-verify is not supported: name the CA"));
+    }
+    if let Some(exec) = &mut config.auth_info.exec {
+        if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
+            return Err(refused(
+                "a program that asks its user (interactiveMode: Always) is not supported: use a service account",
+            ));
+        }
+        exec.interactive_mode = Some(ExecInteractiveMode::Never);
+    }
+    let mut files = vec![path.to_owned()];
+    files.extend(cluster.certificate_authority.map(PathBuf::from));
+    Ok(Present { config, files })
+}
+
+/// The cluster of the current context.
+fn cluster(kubeconfig: &Kubeconfig) -> Option<Cluster> {
+    let name = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|it| it.name == *name)?.context.as_ref()?;
+    let named = kubeconfig.clusters.iter().find(|it| it.name == context.cluster)?;
+    named.cluster.clone()
 }

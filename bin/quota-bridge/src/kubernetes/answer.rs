@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
+use kube::client::Body;
 
 use super::Failure;
 
@@ -14,12 +14,12 @@ const PAUSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A response of which the head has arrived, and the part of the body that was read.
 #[derive(Debug)]
 pub struct Answer {
-    body: Incoming,
+    body: Body,
     read: Vec<u8>,
 }
 
 impl Answer {
-    pub(super) const fn new(body: Incoming) -> Self {
+    pub(super) const fn new(body: Body) -> Self {
         Self { body, read: Vec::new() }
     }
 
@@ -38,7 +38,8 @@ impl Answer {
     /// The body is longer than so many bytes, or breaks off.
     pub(crate) async fn read_more(&mut self, max_bytes: usize) -> Result<bool, Failure> {
         let room = max_bytes - self.read.len();
-        let announced = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
+        let announced =
+            usize::try_from(http_body::Body::size_hint(&self.body).lower()).unwrap_or(usize::MAX);
         if announced > room {
             return Err(Failure::TooLong(max_bytes));
         }

@@ -65,12 +65,15 @@ impl Failure {
         .to_owned()
     }
 
-    /// An error with its causes.
+    /// An error with its causes, of which some repeat in their text.
     pub(super) fn unreachable(error: &dyn Error) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
-            let _ = write!(text, ": {error}");
+            let why = error.to_string();
+            if !text.ends_with(&why) {
+                let _ = write!(text, ": {why}");
+            }
             cause = error.source();
         }
         Self::Unreachable(text)

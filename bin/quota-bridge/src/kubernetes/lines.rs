@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use kube::client::Body;
 
 use super::Failure;
 
@@ -14,14 +14,14 @@ const LINE_MAX_BYTES: usize = 64 << 20;
 /// The lines of a watch. Text after the last newline is incomplete, and is no line.
 #[derive(Debug)]
 pub struct Lines {
-    body: Incoming,
+    body: Body,
     buffer: BytesMut,
     /// The length of the part of the buffer that was searched for a newline.
     searched: usize,
 }
 
 impl Lines {
-    pub(super) fn new(body: Incoming) -> Self {
+    pub(super) fn new(body: Body) -> Self {
         Self { body, buffer: BytesMut::new(), searched: 0 }
     }
 

@@ -13,6 +13,7 @@ mod many;
 mod namespaces;
 mod rules;
 mod scene;
+mod sign_in;
 mod streams;
 mod watches;
 mod watermarks;

@@ -1,8 +1,8 @@
 //! Starts the parts of the daemon, and stops them in order.
 
 mod ledger;
+mod policy;
 pub(crate) mod routes;
-mod rules;
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
@@ -39,7 +39,7 @@ use crate::{
     writer::Ledger,
 };
 use ledger::{Opened, close, open};
-use rules::{charging, rules};
+use policy::{charging, rules};
 
 /// Serves until a stop signal. `ready` is called with the address of the API once it serves.
 pub(crate) async fn serve(
@@ -217,9 +217,9 @@ async fn record_rules(
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     if !in_cluster {
-        return rules::record(config, charging, ledger).await;
+        return policy::record(config, charging, ledger).await;
     }
-    let recorded = rules::record_while_leading(config.clone(), charging.clone(), ledger.clone());
+    let recorded = policy::record_while_leading(config.clone(), charging.clone(), ledger.clone());
     supervisor::spawn_until("the recording of rules", stop.clone(), recorded);
     Ok(())
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use quota_service::health::Check;
 
-use crate::{config::Size, data_dir_guard::DataDirGuard, fatal, metrics, writer::Ledger};
+use crate::{config::Size, fatal, ledger_location::DataDirGuard, metrics, writer::Ledger};
 
 /// Name of the ballast file in the data directory.
 pub(crate) const BALLAST: &str = "ballast";

@@ -1,5 +1,5 @@
-//! Supervises the tasks that have to run for as long as the daemon does: if one of them panics, or ends before it was
-//! told to, the process ends at once, with the reason. Without that part the daemon would go on half alive. Durable
+//! Supervises the tasks that have to run for as long as the daemon does: if one of them panics, or ends before
+//! shutdown, the process ends at once, with the reason. Without that task the daemon would go on half alive. Durable
 //! entries are recovered at the next start.
 
 use std::{any::Any, panic::AssertUnwindSafe};

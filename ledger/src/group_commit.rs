@@ -1,4 +1,4 @@
-//! Group commit: decisions are gathered in an open batch; the batch is sealed, appended and synced; then its answers
+//! Group commit: decisions are gathered in an open batch; the batch is closed, appended and synced; then its answers
 //! are sent.
 //!
 //! Nothing here blocks or starts a thread: the daemon's two threads drive it, and so does the simulation, call by call.
@@ -18,7 +18,7 @@ use quota_core::{
 use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::Timestamp;
 
-/// A batch is sealed at about this many bytes, well below the limit of the journal.
+/// A batch is closed at about this many bytes, well below the limit of the journal.
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most due events that are recorded at once, and most expired reservations that are looked at, since all other decisions
@@ -54,7 +54,7 @@ impl<A> GroupCommit<A> {
         }
     }
 
-    /// The same, with batches that are sealed at about this many bytes instead of [`BATCH_BYTES`].
+    /// The same, with batches that are closed at about this many bytes instead of [`BATCH_BYTES`].
     #[must_use]
     pub fn sealing_at(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
@@ -105,7 +105,7 @@ impl<A> GroupCommit<A> {
         !self.is_full()
     }
 
-    /// Whether the batch is full: it has to be sealed before the next decision.
+    /// Whether the batch is full: it has to be closed before the next decision.
     pub fn is_full(&self) -> bool {
         self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= self.max_bytes
     }
@@ -126,16 +126,16 @@ impl<A> GroupCommit<A> {
     }
 
     /// Seals the open batch; none if it is empty, or while the previous batch is not durable.
-    pub fn seal(&mut self) -> Option<SealedBatch<A>> {
+    pub fn close(&mut self) -> Option<ClosedBatch<A>> {
         if !self.syncer_is_idle || self.is_empty() {
             return None;
         }
         self.closes = false;
         self.syncer_is_idle = false;
-        Some(SealedBatch { entries: self.open.take(), answers: std::mem::take(&mut self.answers) })
+        Some(ClosedBatch { entries: self.open.take(), answers: std::mem::take(&mut self.answers) })
     }
 
-    /// Records that the sealed batch is durable.
+    /// Records that the closed batch is durable.
     pub const fn synced(&mut self) {
         self.syncer_is_idle = true;
     }
@@ -144,12 +144,12 @@ impl<A> GroupCommit<A> {
 /// Entries, and the answers that depend on them and on earlier entries.
 #[derive(Debug)]
 #[must_use = "its answers are owed"]
-pub struct SealedBatch<A> {
+pub struct ClosedBatch<A> {
     entries: Vec<Entry>,
     answers: Vec<A>,
 }
 
-impl<A> SealedBatch<A> {
+impl<A> ClosedBatch<A> {
     /// The number of entries.
     pub const fn len(&self) -> usize {
         self.entries.len()
@@ -185,7 +185,7 @@ impl<A> SealedBatch<A> {
 /// A batch that was appended, but may still be lost.
 #[derive(Debug)]
 #[must_use = "its answers are owed"]
-pub struct Appended<A>(SealedBatch<A>);
+pub struct Appended<A>(ClosedBatch<A>);
 
 impl<A> Appended<A> {
     /// Makes the batch durable.
@@ -193,7 +193,7 @@ impl<A> Appended<A> {
     /// # Errors
     /// As [`Journal::sync`]: final. The answers are dropped: an entry that may be lost must not be acknowledged.
     pub fn sync(self, journal: &mut impl Journal) -> Result<CommittedBatch<A>, Error> {
-        let Self(SealedBatch { entries, answers }) = self;
+        let Self(ClosedBatch { entries, answers }) = self;
         let durable = journal.sync()?;
         Ok(CommittedBatch { durable, entries, answers })
     }
@@ -260,18 +260,18 @@ mod tests {
         let (mut group_commit, mut state) = (GroupCommit::new(2), State::default());
         let mut journal = Notes::default();
         assert!(decide(&mut group_commit, &mut state, 1, false));
-        let sealed = group_commit.seal().unwrap();
+        let closed = group_commit.close().unwrap();
         assert!(decide(&mut group_commit, &mut state, 2, false));
-        assert!(group_commit.seal().is_none(), "one batch at a time");
+        assert!(group_commit.close().is_none(), "one batch at a time");
         assert!(!group_commit.is_full());
         assert!(!decide(&mut group_commit, &mut state, 3, false));
         assert!(group_commit.is_full());
-        let committed = sealed.append(&mut journal).unwrap();
+        let committed = closed.append(&mut journal).unwrap();
         let committed = committed.sync(&mut journal).unwrap();
         assert_eq!((committed.durable.sequence, committed.answers), (1, vec![1]));
         group_commit.synced();
-        let sealed = group_commit.seal().unwrap();
-        let committed = sealed.append(&mut journal).unwrap();
+        let closed = group_commit.close().unwrap();
+        let committed = closed.append(&mut journal).unwrap();
         let committed = committed.sync(&mut journal).unwrap();
         assert_eq!((committed.durable.sequence, committed.answers), (3, vec![2, 3]));
         assert_eq!(journal.calls, ["append", "sync", "append", "sync"]);
@@ -283,13 +283,13 @@ mod tests {
         let (mut group_commit, mut state) = (GroupCommit::new(2), State::default());
         let mut journal = Notes { fails: true, ..Notes::default() };
         decide(&mut group_commit, &mut state, 1, true);
-        let sealed = group_commit.seal().unwrap();
-        assert!(sealed.append(&mut journal).unwrap().sync(&mut journal).is_err());
+        let closed = group_commit.close().unwrap();
+        assert!(closed.append(&mut journal).unwrap().sync(&mut journal).is_err());
         group_commit.synced();
         group_commit.decided(2, false);
-        let sealed = group_commit.seal().unwrap();
-        assert!(sealed.is_empty());
-        assert!(sealed.append(&mut journal).unwrap().sync(&mut journal).is_err());
+        let closed = group_commit.close().unwrap();
+        assert!(closed.is_empty());
+        assert!(closed.append(&mut journal).unwrap().sync(&mut journal).is_err());
         assert_eq!(journal.calls, ["append", "sync", "sync"]);
     }
 
@@ -352,7 +352,7 @@ mod tests {
     fn a_decision_can_end_its_batch() {
         let (mut group_commit, mut state) = (GroupCommit::new(100), State::default());
         assert!(!decide(&mut group_commit, &mut state, 1, true));
-        assert_eq!(group_commit.seal().unwrap().len(), 1);
+        assert_eq!(group_commit.close().unwrap().len(), 1);
         assert!(!group_commit.is_full());
         assert!(decide(&mut group_commit, &mut state, 2, false));
     }

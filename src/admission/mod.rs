@@ -13,9 +13,9 @@
 //! answer is 503 without `Retry-After`: the API server then applies the webhook's `failurePolicy` at once instead of
 //! calling again.
 
-mod answer;
 pub mod audit;
-mod question;
+mod request;
+mod response;
 mod skeleton;
 mod wire;
 
@@ -44,8 +44,8 @@ use quota_semantics::{
 use serde::Deserialize;
 
 use self::{
-    audit::{Hold, Plugin, Seal},
-    question::{DecisionRequest, Fault},
+    audit::{AnnotationKey, Hold, Plugin},
+    request::{DecisionRequest, Fault},
     skeleton::Skeleton,
 };
 use crate::{
@@ -57,10 +57,10 @@ use crate::{
     intake::sources::Sources,
     log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Decision, Operation},
+    parse_errors,
     problem::{Problem, Reason},
     request_headers::media_type,
     routes::{BodyLimit, Route, post},
-    unread,
     whole_body::{is_not_kept, not_arrived},
     writer::{DecisionContext, For, Ledger, Unavailable},
 };
@@ -106,7 +106,7 @@ struct Shared {
     ledger: Ledger,
     sources: Arc<dyn Sources>,
     rules: Rules,
-    seal: Seal,
+    annotation_key: AnnotationKey,
     plugin: Plugin,
 }
 
@@ -118,7 +118,7 @@ impl Hook {
             ledger,
             sources,
             rules,
-            seal: Seal::new(),
+            annotation_key: AnnotationKey::new(),
             plugin: Plugin::default(),
         }))
     }
@@ -152,7 +152,7 @@ struct Parameters {
 }
 
 async fn admit(State(hook): State<Hook>, request: Request) -> Response {
-    let parameters: Parameters = match unread::query(request.uri()) {
+    let parameters: Parameters = match parse_errors::query(request.uri()) {
         Ok(parameters) => parameters,
         Err(why) => return Problem::new(Reason::Malformed, why).into_response(),
     };
@@ -219,7 +219,7 @@ impl Hook {
             Some(fault) => Err(fault),
         };
         let (review, question) = match understood {
-            Ok((review, None)) => return Ok(answer::pass(&review)),
+            Ok((review, None)) => return Ok(response::pass(&review)),
             Ok((review, Some(question))) => (review, question),
             Err(fault) => return self.undecidable(&body, fault).await,
         };
@@ -227,8 +227,8 @@ impl Hook {
         let actor = actor(&parts, review.user())?;
         let DecisionRequest { review: admission, name } = *question;
         let decided = self.decide(&actor, admission, deadline).await?;
-        let Shared { rules, seal, .. } = &*self.0;
-        Ok(answer::decided(&review, &name, behind, &decided, rules, seal))
+        let Shared { rules, annotation_key, .. } = &*self.0;
+        Ok(response::decided(&review, &name, behind, &decided, rules, annotation_key))
     }
 
     /// The review, and the decision that it needs.
@@ -237,7 +237,7 @@ impl Hook {
         body: &'a [u8],
     ) -> Result<(wire::Request<'a>, Option<Box<DecisionRequest>>), Fault> {
         let review = wire::read(body)?;
-        let question = question::of(&review, &self.0.rules.charging, now())?;
+        let question = request::of(&review, &self.0.rules.charging, now())?;
         Ok((review, question))
     }
 
@@ -263,14 +263,14 @@ impl Hook {
             let detail = format!("the field {field} occurs twice in the review");
             return Ok(denied_as(&review, &detail.into()));
         }
-        if question::is_none_of_ours(&review, &self.0.rules.charging) {
-            return Ok(answer::pass(&review));
+        if request::is_none_of_ours(&review, &self.0.rules.charging) {
+            return Ok(response::pass(&review));
         }
         // A denial is right whether or not the state is recent. An error would not be: `Ignore` would let the object in.
         if !review.namespace.is_empty() && !self.has_limits(&review.namespace) {
             self.is_behind()?;
             if self.unlimited(&review.namespace).await?.is_some() {
-                return Ok(answer::pass(&review));
+                return Ok(response::pass(&review));
             }
         }
         Ok(denied_as(&review, &fault))
@@ -332,7 +332,7 @@ impl Hook {
             if let (Err(refusal), Some(denials)) = (&outcome, &denials) {
                 denials.note(&actor, &review.request, refusal, head);
             }
-            // Only the first answer bears the seal of a reservation.
+            // Only the first answer bears the MAC of a reservation.
             let entry = outcome.as_ref().ok().and_then(|admitted| admitted.revocable);
             let hold = entry.map(|entry| Hold {
                 namespace: review.request.namespace.clone(),
@@ -350,7 +350,7 @@ impl Hook {
 fn denied_as(review: &wire::Request<'_>, fault: &Fault) -> Response {
     metrics::decisions(Decision::Denied, Some(fault.reason));
     log_undecided(fault.reason, &fault.detail);
-    answer::undecidable(review, fault)
+    response::undecidable(review, fault)
 }
 
 /// Reads the body. Of a body above [`BODY_BYTES_MAX`], and of one for which other bodies leave no room, only the

@@ -152,7 +152,7 @@ async fn an_answer_is_small_whatever_the_notices_are() {
         sequence: 1,
         hold: None,
     };
-    let answer = answer::decided(&review, "a", true, &decided, &rules(), &Seal::new());
+    let answer = response::decided(&review, "a", true, &decided, &rules(), &AnnotationKey::new());
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(body.len() < 16 << 10, "{}", body.len());
     let answer: Value = serde_json::from_slice(&body).unwrap();

@@ -17,7 +17,7 @@ use crate::{
     config::Config,
     history::History,
     intake::payload,
-    watches::{WatchLimits, Watches},
+    watch_slots::{WatchLimits, Watches},
     writer::Ledger,
 };
 

@@ -23,7 +23,7 @@ use super::{
     problem::{Problem, Reason},
 };
 use crate::{
-    cluster::{BOOKMARK, BYTES, Cluster, FromNode},
+    cluster::{BYTES, Cluster, FromNode, STREAM_POSITION},
     log_limiter::LogLimiter,
     metrics,
 };
@@ -60,7 +60,7 @@ pub(super) async fn backup(
     asker: Option<Extension<FromNode>>,
 ) -> Result<Response, Problem> {
     let cluster = app.cluster.as_ref().filter(|_| asker.is_some());
-    let bookmark = cluster.and_then(Cluster::bookmark_text);
+    let position = cluster.and_then(Cluster::position_text);
     let Backups { reader, turn } = app.backups.clone();
     let stats = cluster.and_then(|_| reader.stats().ok());
     let Ok(turn) = turn.try_acquire_owned() else {
@@ -85,8 +85,8 @@ pub(super) async fn backup(
         .take_until(Box::pin(ended));
     let content_type = [(header::CONTENT_TYPE, "application/octet-stream")];
     let mut response = (content_type, Body::from_stream(pieces)).into_response();
-    if let Some(bookmark) = bookmark.and_then(|text| HeaderValue::try_from(text).ok()) {
-        response.headers_mut().insert(BOOKMARK, bookmark);
+    if let Some(position) = position.and_then(|text| HeaderValue::try_from(text).ok()) {
+        response.headers_mut().insert(STREAM_POSITION, position);
     }
     if let Some(stats) = stats {
         let bytes = stats.epochs_bytes.saturating_add(stats.snapshot_bytes);

@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
-use crate::{request_headers::media_type, unread::in_plain_words, whole_body::whole_body};
+use crate::{parse_errors::in_plain_words, request_headers::media_type, whole_body::whole_body};
 use quota_semantics::yaml;
 
 const JSON: &str = "application/json";

@@ -278,7 +278,7 @@ mod tests {
     }
 
     impl Stored {
-        /// Batches with so many entries each, of so many bytes each.
+        /// Batches with this many entries each, of this many bytes each.
         fn of(batches: impl IntoIterator<Item = (u64, usize)>) -> Self {
             let mut next = 1;
             let batch = |(count, bytes): (u64, usize)| {

@@ -12,7 +12,7 @@ use super::{
     body::{JsonText, ObjectText},
     problem::{FieldProblem, Problem, Reason},
 };
-use crate::unread::in_plain_words;
+use crate::parse_errors::in_plain_words;
 
 /// A manifest, and warnings about its unknown fields.
 pub(super) struct Read {

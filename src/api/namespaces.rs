@@ -12,8 +12,7 @@ pub(super) async fn get(
     Target([namespace]): Target<1>,
 ) -> Result<Response, Problem> {
     let view = |state: &state::State| {
-        let record = state.namespace_record(&namespace);
-        let labels = record.map(|record| labels_of(record)).unwrap_or_default();
+        let labels = labels_of(&namespace, state.namespace_record(&namespace).map(|it| &**it));
         (labels, state.groups_of(&namespace), state.head())
     };
     let (labels, groups, head) = app.ledger.read(view).await?;

@@ -16,6 +16,7 @@ use quota_core::{
 use quota_ledger::period::Fold;
 use quota_semantics::{
     Name, Timestamp,
+    group::selector::NAME_LABEL,
     quantity::{Format, Quantity},
 };
 use serde::{Deserialize, Serialize};
@@ -90,10 +91,11 @@ impl NamespaceView {
     }
 }
 
-/// The labels of a namespace.
-pub(super) fn labels_of(record: &NamespaceRecord) -> BTreeMap<String, String> {
-    let labels = record.labels.iter();
-    labels.map(|(key, value)| (key.to_string(), value.to_string())).collect()
+/// The labels of a namespace: those that were observed, and the one with its name, which every namespace has.
+pub(crate) fn labels_of(name: &str, record: Option<&NamespaceRecord>) -> BTreeMap<String, String> {
+    let observed = record.into_iter().flat_map(|record| &record.labels);
+    let observed = observed.map(|(key, value)| (key.to_string(), value.to_string()));
+    observed.chain([(NAME_LABEL.to_owned(), name.to_owned())]).collect()
 }
 
 /// The first namespaces after a position.
@@ -122,8 +124,7 @@ impl Best {
     }
 
     fn offer(&mut self, namespace: &Name, seen: &NamespaceView) {
-        let observed = seen.observed.as_deref();
-        let labels = observed.map(labels_of).unwrap_or_default();
+        let labels = labels_of(namespace, seen.observed.as_deref());
         if !self.labels.is_empty() && !self.labels.matches(&labels) {
             return;
         }

@@ -6,7 +6,7 @@ use http::request::Parts;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Reason};
-use crate::{label_selector::LabelSelector, unread};
+use crate::{label_selector::LabelSelector, parse_errors};
 
 pub(super) use crate::routes::Target;
 pub(super) use quota_client::wire::Page;
@@ -19,7 +19,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let query = unread::query(&parts.uri);
+        let query = parse_errors::query(&parts.uri);
         Ok(Self(query.map_err(|why| Problem::new(Reason::Malformed, why))?))
     }
 }

@@ -202,9 +202,8 @@ impl Asked {
         let of_groups = group.clone();
         let namespaces = move |name: &str, record: Option<&NamespaceRecord>| {
             let is_named = names.is_empty() || names.contains(name);
-            is_named && caller.may(Role::Read, name) && {
-                labels.is_empty() || { labels.matches(&record.map(labels_of).unwrap_or_default()) }
-            }
+            let matches = || labels.is_empty() || labels.matches(&labels_of(name, record));
+            is_named && caller.may(Role::Read, name) && matches()
         };
         Question {
             period,

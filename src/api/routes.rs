@@ -62,7 +62,7 @@ pub fn routes() -> Vec<Route<App>> {
     table().into_iter().map(rules::enforced).collect()
 }
 
-/// Routes of one path stand together.
+/// Routes of one path are adjacent.
 fn table() -> Vec<Route<App>> {
     vec![
         get("/", Authenticated, index).operation("index", &[(200, "Index")]).about("the paths"),
@@ -109,7 +109,7 @@ fn table() -> Vec<Route<App>> {
             .operation("deleteGroup", &[(204, "")]).about("204"),
         get("/v1/groups/{name}/usage", Role(&[Read], Readable), groups::usage)
             .operation("getGroupUsage", &[(200, "GroupUsage")]).query(&["at", "sequence"]).about("what counts in the group, and what each member takes; `at`, `sequence`"),
-        get("/v1/groups/{name}/usage/history", Role(&[Read], Everywhere), series::of_group)
+        get("/v1/groups/{name}/usage/history", Role(&[Read], Readable), series::of_group)
             .operation("getGroupUsageHistory", &[(200, "GroupUsageSeries")]).query(&["from!", "to", "step"]).about("the usage over a period, in equal parts, with the members of each moment; `from`, `to`, `step`"),
         get("/v1/report", Role(&[Read], Items), report::report)
             .operation("getReport", &[(200, "Report")]).query(&["from!", "to", "by", "namespace", "group", "labelSelector", "resource"]).about("what was consumed in a period ([reports](reports.md)); `from`, `to`, `by`, and filters"),

@@ -23,6 +23,7 @@ use super::{
     problem::{FieldProblem, Problem, Reason},
 };
 use crate::{
+    auth::Reader,
     clock,
     config::Period,
     fairness::{Permit, Turn},
@@ -88,23 +89,24 @@ pub(super) async fn series(
             },
         ))
     };
-    folded(&app, &actor, parts, wanted, make).await
+    folded(&app, &actor, parts, wanted, None, make).await
 }
 
 /// `GET /v1/groups/{name}/usage/history?from=TIME&to=TIME&step=DURATION`
 pub(super) async fn of_group(
     State(app): State<App>,
     Target([group]): Target<1>,
+    reader: Reader,
     Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
     let parts = query.parts(clock::now())?;
-    let named = group.clone();
-    let read = app.ledger.read(move |state| {
-        let exists = state.group_record(&named).is_some();
-        (exists, state.head())
+    let mut sight = Sight { group: group.clone(), reader, member: None };
+    let read = app.ledger.read(|state| {
+        let exists = state.group_record(&group).is_some();
+        (exists && sight.sees(state), state.head())
     });
-    let (exists, head) = read.await?;
+    let (is_seen, head) = read.await?;
     let name = group.clone();
     let wanted = Wanted {
         sums: false,
@@ -114,7 +116,7 @@ pub(super) async fn of_group(
     };
     let api = app.clone();
     let make = move |all: Finished, step, turn: &Turn| {
-        if all.summary.is_empty() && !exists {
+        if all.summary.is_empty() && !is_seen {
             let detail = format!("group {group} not found, neither now nor in this period");
             return Err(Problem::new(Reason::NotFound, detail));
         }
@@ -138,7 +140,7 @@ pub(super) async fn of_group(
             },
         ))
     };
-    folded(&app, &actor, parts, wanted, make).await
+    folded(&app, &actor, parts, wanted, Some(sight), make).await
 }
 
 /// Folds a period, and makes an answer of the numbers of its parts and of the length of each.
@@ -147,6 +149,7 @@ async fn folded(
     actor: &Actor,
     parts: Parts,
     wanted: Wanted,
+    sight: Option<Sight>,
     make: impl FnOnce(Finished, String, &Turn) -> Result<Response, Problem> + Send + 'static,
 ) -> Result<Response, Problem> {
     let (period, step) = (parts.period, parts.step.to_string());
@@ -155,7 +158,7 @@ async fn folded(
         make(all, step, turn)
     };
     let permit = Permit::of_past(&actor.principal);
-    app.past.period(&permit, period, Series::begin(wanted, parts), make).await?
+    app.past.period(&permit, period, Series::begin(wanted, parts, sight), make).await?
 }
 
 impl SeriesQuery {
@@ -210,6 +213,37 @@ pub(super) struct Series {
     tracker: Tracker,
     changes: Figures,
     ends: Ends,
+    /// Of a group: who may see it, and when the last entry was made if it may change that.
+    sight: Option<Sight>,
+    changed: Option<Moment>,
+}
+
+/// Who may see a group: who may read any of its members, which change.
+struct Sight {
+    group: Name,
+    reader: Reader,
+    /// A member that the caller may read, as it was found last.
+    member: Option<Name>,
+}
+
+impl Sight {
+    fn sees(&mut self, state: &state::State) -> bool {
+        let Self { group, reader, member } = self;
+        if reader.reads_all() {
+            return true;
+        }
+        let known = state.members_view(group, member.as_slice());
+        if known.is_none_or(|members| members.len() == 0) {
+            let first = state.wanted_members(group, |name| reader.reads(name), 1);
+            *member = first.and_then(|mut first| first.pop());
+        }
+        member.is_some()
+    }
+
+    /// Whether an entry may change that.
+    fn is_changed_by(&self, entry: &Entry) -> bool {
+        !self.reader.reads_all() && entry.event.namespace().is_none_or(|it| self.reader.reads(it))
+    }
 }
 
 /// The last entry before the end of each part.
@@ -223,6 +257,8 @@ struct Figures {
     parts: Parts,
     figures: Vec<(Key, Buckets)>,
     is_too_large: bool,
+    /// The levels while the caller may not see them; none while the caller may.
+    hidden: Option<Vec<Option<Level>>>,
 }
 
 /// All numbers, part by part, and the whole period.
@@ -262,12 +298,19 @@ impl Point {
 }
 
 impl Series {
-    fn begin(wanted: Wanted, parts: Parts) -> impl FnOnce(&state::State) -> Self + Send {
+    fn begin(
+        wanted: Wanted,
+        parts: Parts,
+        mut sight: Option<Sight>,
+    ) -> impl FnOnce(&state::State) -> Self + Send {
         move |state| {
             let ends =
                 Ends { parts: parts.empty(), sequences: Vec::new(), last: state.head().sequence };
-            let mut changes = Figures { parts, figures: Vec::new(), is_too_large: false };
-            Self { tracker: Tracker::begin(wanted, state, &mut changes), changes, ends }
+            let is_seen = sight.as_mut().is_none_or(|sight| sight.sees(state));
+            let hidden = (!is_seen).then(Vec::new);
+            let mut changes = Figures { parts, figures: Vec::new(), is_too_large: false, hidden };
+            let tracker = Tracker::begin(wanted, state, &mut changes);
+            Self { tracker, changes, ends, sight, changed: None }
         }
     }
 
@@ -302,10 +345,21 @@ impl Fold for Series {
         self.ends.pass(entry.time);
         self.ends.last = entry.sequence;
         self.tracker.before(state, entry);
+        let is_changed = self.sight.as_ref().is_some_and(|sight| sight.is_changed_by(entry));
+        self.changed = is_changed.then_some(Moment { time: entry.time, sequence: entry.sequence });
     }
 
     fn after(&mut self, state: &state::State) {
+        let seen = self.sight.as_mut().zip(self.changed.take());
+        let seen = seen.map(|(sight, at)| (sight.sees(state), at));
+        // Hides before the levels of this entry are taken.
+        if let Some((false, at)) = seen {
+            self.changes.hide(at);
+        }
         self.tracker.after(state, &mut self.changes);
+        if let Some((true, at)) = seen {
+            self.changes.show(at);
+        }
     }
 }
 
@@ -316,6 +370,27 @@ impl Ends {
             && part.to <= time
         {
             self.sequences.push(self.last);
+        }
+    }
+}
+
+impl Figures {
+    /// Ends all numbers until they are [shown](Self::show) again.
+    fn hide(&mut self, at: Moment) {
+        if self.hidden.is_none() {
+            let hide = |(_, buckets): &mut (Key, Buckets)| {
+                let level = buckets.level().cloned();
+                buckets.set(at, None);
+                level
+            };
+            self.hidden = Some(self.figures.iter_mut().map(hide).collect());
+        }
+    }
+
+    fn show(&mut self, at: Moment) {
+        let levels = self.hidden.take().into_iter().flatten();
+        for ((_, buckets), level) in self.figures.iter_mut().zip(levels) {
+            buckets.set(at, level);
         }
     }
 }
@@ -342,8 +417,15 @@ impl Changes for Figures {
             let buckets = Buckets::new(self.parts.period, self.parts.step.span());
             self.figures.push((key.clone(), buckets));
         }
-        if let Some((_, buckets)) = self.figures.get_mut(slot) {
-            buckets.set(at, after.cloned());
+        let Some((_, buckets)) = self.figures.get_mut(slot) else {
+            return;
+        };
+        match &mut self.hidden {
+            None => buckets.set(at, after.cloned()),
+            Some(levels) => {
+                levels.resize(levels.len().max(slot + 1), None);
+                levels[slot] = after.cloned();
+            }
         }
     }
 }

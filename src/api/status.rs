@@ -3,6 +3,7 @@
 use axum::{extract::State, response::Response};
 use quota_client::wire::{AsOf, Caller, ClusterMember, KindWatermark, Source, Status};
 use quota_core::{
+    decide,
     event::{Cursor, Sequence},
     state,
 };
@@ -18,6 +19,7 @@ use crate::{
     clock::now,
     cluster::Cluster,
     enforcement::Reason,
+    intake::nats::stream_of,
     log_limiter::LogLimiter,
     writer::Required,
 };
@@ -30,7 +32,7 @@ fn member(cluster: &Cluster) -> ClusterMember {
     ClusterMember {
         node: cluster.node().to_string(),
         role: view.role_name().to_owned(),
-        term: view.epoch,
+        term: view.term,
         leader: view.leader.map(|leader| leader.to_string()),
     }
 }
@@ -86,7 +88,7 @@ fn oldest_of(read: Result<Walk<AsOf>, Problem>) -> Option<AsOf> {
     }
 }
 
-/// The sources that have positions, and those that have sent bookmarks: mostly the same.
+/// The sources that have positions, and those that have sent bookmarks. A stream is one, with the name of the stream.
 fn sources(state: &state::State, required: Option<&Required>) -> Vec<Source> {
     let of = |(name, cursor): (&Name, &Cursor)| Source {
         name: name.clone(),
@@ -95,7 +97,8 @@ fn sources(state: &state::State, required: Option<&Required>) -> Vec<Source> {
         time: Some(cursor.time).filter(|time| *time > Timestamp::EPOCH),
         watermarks: Vec::new(),
     };
-    let mut sources: Vec<Source> = state.sources().iter().map(of).collect();
+    let cursors = state.sources().iter().filter(|(name, _)| !decide::is_former(name));
+    let mut sources: Vec<Source> = cursors.map(of).collect();
     for name in state.progress_sources() {
         let required = required.filter(|required| required.source == name);
         let watermarks = state.watermarks(&name).map(|view| {
@@ -111,7 +114,8 @@ fn sources(state: &state::State, required: Option<&Required>) -> Vec<Source> {
             }
         });
         let watermarks = watermarks.collect();
-        match sources.iter_mut().find(|source| source.name == name) {
+        let stream = stream_of(&name).unwrap_or(&name);
+        match sources.iter_mut().find(|source| *source.name == *stream) {
             Some(source) => source.watermarks = watermarks,
             None => sources.push(Source { name, watermarks, ..Source::default() }),
         }

@@ -66,8 +66,8 @@ pub(super) async fn suggest(
         None => None,
     };
     // Numbers of a group are those of all its members.
-    let of_groups = namespace.is_none() && labelled.is_none() && reader.reads_all();
-    let groups = of_groups.then(|| -> Names { Box::new(|_| true) });
+    let of_groups = labelled.is_none() && reader.reads_all();
+    let only = namespace.clone();
     let denials = denials(&app, namespace.as_ref(), &reader, period).await;
     let begin = move |state: &state::State| {
         let namespaces: Names = Box::new(move |name| {
@@ -75,11 +75,15 @@ pub(super) async fn suggest(
                 && namespace.as_ref().is_none_or(|only| **only == *name)
                 && labelled.as_ref().is_none_or(|names| names.contains(name))
         });
-        Suggesting::begin(state, period, wish, namespaces, groups)
+        Suggesting::begin(state, period, wish, namespaces)
     };
     let make = move |suggesting: Suggesting, state: &state::State, _: Entries, turn: &Turn| {
         let Period { from, to } = period;
-        let items = suggesting.finish(state, &denials);
+        let counting = only.map(|namespace| state.groups_of(&namespace));
+        let is_shown = |group: &Name| {
+            of_groups && counting.as_ref().is_none_or(|counting| counting.contains(group))
+        };
+        let items = suggesting.finish(state, &denials, is_shown);
         answer::large(turn, &Answer { from, to, items })
     };
     let permit = Permit::of_past(&actor.principal);
@@ -111,9 +115,10 @@ impl SuggestQuery {
 
 /// The namespaces whose labels match.
 fn labelled(state: &state::State, selector: &LabelSelector) -> BTreeSet<Name> {
-    let records = state.namespace_records();
-    let matches = records.filter(|record| selector.matches(&labels_of(record)));
-    matches.map(|record| record.name.clone()).collect()
+    let matches = |name: &&Name| {
+        selector.matches(&labels_of(name, state.namespace_record(name).map(|it| &**it)))
+    };
+    state.namespaces("").filter(matches).cloned().collect()
 }
 
 /// How many remembered denials of the period each limit has caused.

@@ -29,7 +29,7 @@ use super::{
     problem::{Problem, Reason},
     subjects::{self, Shown},
 };
-use crate::{auth::Principal, watches::Slot};
+use crate::{auth::Principal, watch_slots::Slot};
 
 /// Interval of heartbeats on a silent watch.
 const HEARTBEAT: Duration = Duration::from_secs(15);

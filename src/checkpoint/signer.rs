@@ -20,7 +20,7 @@ use crate::{
 /// How often the signer checks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How the ledger stands to the last signed checkpoint, if it does not contradict it.
+/// How the ledger relates to the last signed checkpoint, if it does not contradict it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LedgerPosition {
     /// The ledger extends it, or there is none.

@@ -275,14 +275,14 @@ impl Cluster {
 
     /// Waits for a leader of a later term.
     async fn next_term(&self) {
-        let term = self.view().epoch;
+        let term = self.view().term;
         let Some(member) = self.member() else {
             return std::future::pending().await;
         };
         let mut status = member.status.clone();
         let is_later = status.wait_for(|status| {
             let leader = status.leader.as_ref();
-            leader.is_some_and(|leader| leader.epoch > term)
+            leader.is_some_and(|leader| leader.term > term)
         });
         if is_later.await.is_err() {
             std::future::pending::<()>().await;

@@ -20,8 +20,8 @@ impl Cluster {
     pub async fn heal(&self, confirmed: &str, lost: &[String]) -> Result<LedgerId, Error> {
         let shared = &self.0;
         let _one = shared.transfer.lock().await;
-        let bookmark = shared.bookmark_file.read().ok().flatten();
-        let id = bookmark.and_then(|bookmark| bookmark.ledger);
+        let position = shared.position_file.read().ok().flatten();
+        let id = position.and_then(|position| position.ledger);
         let id = id.ok_or_else(|| refused("this node has no replica"))?;
         if confirmed.parse() != Ok(id) {
             return Err(refused(format!(

@@ -18,10 +18,10 @@ use http::HeaderName;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use quota_journal::{
-    BASE, BackedUp, DIRECTORIES, Durable, LOCK, Offline, Reader as _, WATERMARK,
+    ANCHOR, BASE, BackedUp, DIRECTORIES, Durable, LOCK, Offline, Reader as _,
     disk::{Disk, Lock, RealDisk},
 };
-use quota_replication::jetstream::BookmarkFile;
+use quota_replication::jetstream::PositionFile;
 use quota_replication::protocol::NodeName;
 use quota_service::health::Check;
 use tokio::sync::mpsc;
@@ -33,8 +33,8 @@ use crate::{
     fatal,
 };
 
-/// The position in the stream of the replica that a backup is made of: the text of its [`BookmarkFile`].
-pub(crate) const BOOKMARK: HeaderName = HeaderName::from_static("quotad-place");
+/// The position in the stream of the replica that a backup is made of: the text of its [`PositionFile`].
+pub(crate) const STREAM_POSITION: HeaderName = HeaderName::from_static("quotad-place");
 
 /// The bytes of the ledger that a backup is made of: about the room that the copy needs.
 pub(crate) const BYTES: HeaderName = HeaderName::from_static("quotad-ledger-bytes");
@@ -56,7 +56,7 @@ const KEEP: &str = "KEEP";
 const REPLACED: &str = "replaced";
 
 /// The files of a ledger. The one that makes a directory a data directory is moved last.
-const FILES: [&str; 3] = [BookmarkFile::NAME, WATERMARK, BASE];
+const FILES: [&str; 3] = [PositionFile::NAME, ANCHOR, BASE];
 
 /// Wait until the other nodes are queried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -110,7 +110,7 @@ pub(crate) async fn before_opening(config: &Config, check: &Check) -> Result<(),
     put_in_place(directory).context("putting the received ledger in place")?;
     remove(&directory.join(PARTIAL)).context("removing an incomplete copy")?;
     let is_wanted = directory.join(WANTED).exists();
-    if !is_wanted && directory.join(WATERMARK).exists() {
+    if !is_wanted && directory.join(ANCHOR).exists() {
         return Ok(());
     }
     // Reading the ledger takes the lock itself.
@@ -219,11 +219,11 @@ fn free_name(directory: &Path) -> String {
 
 /// The nodes that can provide the ledger, followers first, and those with a low disk last: a backup holds up compaction.
 async fn able(peers: &Peers, nodes: &[&NodeName]) -> Vec<NodeName> {
-    let stand = join_all(nodes.iter().map(|node| peers.status(node))).await;
+    let statuses = join_all(nodes.iter().map(|node| peers.status(node))).await;
     let has_ledger = |node: &&quota_client::wire::ClusterNode| {
         node.durable_stream_sequence > 0 && can_give(node)
     };
-    let mut able: Vec<_> = stand.iter().filter(has_ledger).collect();
+    let mut able: Vec<_> = statuses.iter().filter(has_ledger).collect();
     able.sort_by_key(|node| (node.disk_low, node.role == "leader"));
     able.iter().filter_map(|node| node.name.parse().ok()).collect()
 }
@@ -237,9 +237,9 @@ async fn receive(
     let response = peers.open(node, "/v1/backup").await;
     let response = response.context("it does not answer")?;
     anyhow::ensure!(response.status().is_success(), "it answers {}", response.status());
-    let bookmark = response.headers().get(BOOKMARK);
-    let bookmark =
-        bookmark.context("it has not written down yet how far it is")?.to_str()?.to_owned();
+    let position = response.headers().get(STREAM_POSITION);
+    let position =
+        position.context("it has not written down yet how far it is")?.to_str()?.to_owned();
     let bytes = response.headers().get(BYTES);
     if let Some(needed) = bytes.and_then(|bytes| bytes.to_str().ok()?.parse::<u64>().ok()) {
         let free = RealDisk.free_space(&config.data_dir)?;
@@ -255,7 +255,7 @@ async fn receive(
         archive: config.retention.archive_dir.clone(),
         own,
     };
-    let restoring = tokio::task::spawn_blocking(move || restore(received, &name, &into, &bookmark));
+    let restoring = tokio::task::spawn_blocking(move || restore(received, &name, &into, &position));
     pass_on(response.into_body(), pieces).await;
     restoring.await?
 }
@@ -282,7 +282,7 @@ fn restore(
     received: mpsc::Receiver<Bytes>,
     name: &Path,
     into: &Destination,
-    bookmark: &str,
+    position: &str,
 ) -> anyhow::Result<BackedUp> {
     let directory = &into.directory;
     let partial = &directory.join(PARTIAL);
@@ -291,7 +291,7 @@ fn restore(
     let made = quota_journal::read_backup(&mut input, name, Arc::clone(&disk), partial)?;
     // Each node has its own archive.
     quota_journal::refer_to_archive(&disk, partial, into.archive.as_deref())?;
-    let position = BookmarkFile::new(partial).write_text(bookmark)?;
+    let position = PositionFile::new(partial).write_text(position)?;
     anyhow::ensure!(
         position.end.sequence <= made.last.sequence,
         "its position in the stream is ahead of its ledger"

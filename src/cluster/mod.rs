@@ -28,13 +28,13 @@ use async_nats::Client;
 use futures::future::{FutureExt as _, join_all};
 use parking_lot::Mutex;
 use quota_journal::{FileJournal, FileReader};
-use quota_replication::jetstream::{BookmarkFile, Handle, Names, Offset, stream};
+use quota_replication::jetstream::{Handle, Names, Offset, PositionFile, stream};
 use quota_replication::protocol::{Identity, LedgerId, NodeName, Role};
 use quota_service::health::Health;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use join::{BOOKMARK, BYTES, before_opening};
+pub(crate) use join::{BYTES, STREAM_POSITION, before_opening};
 pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;
@@ -70,7 +70,7 @@ struct Shared {
     node: NodeName,
     names: Names,
     client: Client,
-    bookmark_file: BookmarkFile,
+    position_file: PositionFile,
     data_dir: PathBuf,
     ledger: Ledger,
     replica: Replica<FileJournal>,
@@ -173,7 +173,7 @@ impl Cluster {
         let peers = Peers::load(&settings).or_exit(Exit::Configuration)?;
         let names = Names::new(&name(&settings.ledger)?, PARTITION);
         let cluster = Self(Arc::new(Shared {
-            bookmark_file: BookmarkFile::new(&config.data_dir),
+            position_file: PositionFile::new(&config.data_dir),
             data_dir: config.data_dir.clone(),
             settings,
             claimant: format!("{node} ({})", Uuid::new_v4()),
@@ -230,7 +230,7 @@ impl Cluster {
     /// The id of the ledger: of the stream that this node follows, or of its replica.
     fn ledger_id(&self) -> Option<LedgerId> {
         let followed = self.view().ledger;
-        followed.or_else(|| self.0.bookmark_file.read().ok().flatten()?.ledger)
+        followed.or_else(|| self.0.position_file.read().ok().flatten()?.ledger)
     }
 
     fn member(&self) -> Option<Handle> {
@@ -286,7 +286,7 @@ impl Cluster {
     /// Sets the metrics to the status of this node; called at each scrape.
     pub(crate) fn set_metrics(&self) {
         let view = self.view();
-        metrics::cluster(view.role, view.epoch, view.age, view.in_flight, view.counts);
+        metrics::cluster(view.role, view.term, view.age, view.in_flight, view.counts);
     }
 
     /// Makes the stream, and begins the ledger in it after the entries of this node.
@@ -295,7 +295,7 @@ impl Cluster {
     /// [`Error`]. After a failed request for the stream, a repeated call resumes where the last one failed.
     pub async fn initialise(&self) -> Result<LedgerId, Error> {
         let shared = &self.0;
-        if !matches!(shared.bookmark_file.read(), Ok(None)) {
+        if !matches!(shared.position_file.read(), Ok(None)) {
             let why = "this node already has a replica of a ledger. A new ledger would split it in two: if its stream is \
                        gone, run `quotactl cluster heal`; for another ledger, start with another data_dir";
             return Err(Error::Refused(why.to_owned()));
@@ -355,8 +355,8 @@ impl Cluster {
     }
 
     /// The persisted position of this replica in the stream, for a node that joins.
-    pub(crate) fn bookmark_text(&self) -> Option<String> {
-        self.0.bookmark_file.text().ok().flatten()
+    pub(crate) fn position_text(&self) -> Option<String> {
+        self.0.position_file.text().ok().flatten()
     }
 
     /// The other nodes.
@@ -377,10 +377,10 @@ impl Cluster {
             return;
         }
         let others: Vec<_> = self.others().collect();
-        let mut stand = join_all(others.iter().map(|node| self.query(node))).await;
-        stand.retain(|node| checks::can_lead(node) || also_low && node.disk_low);
-        stand.sort_by_key(|node| node.disk_low);
-        for other in &stand {
+        let mut statuses = join_all(others.iter().map(|node| self.query(node))).await;
+        statuses.retain(|node| checks::can_lead(node) || also_low && node.disk_low);
+        statuses.sort_by_key(|node| node.disk_low);
+        for other in &statuses {
             let other = &other.name;
             let transferred = match self.other(other) {
                 Ok(other) => self.transfer_to(other).await,

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::anyhow;
 use quota_journal::{Durable, StoredBatch};
-use quota_replication::jetstream::{ApplyError, BookmarkFileError, Driver, Ended, Host, stream};
+use quota_replication::jetstream::{ApplyError, Driver, Ended, Host, PositionFileError, stream};
 use quota_replication::protocol::{Position, Settings};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -68,10 +68,10 @@ impl Cluster {
         checks::servers(&self.0.settings, false)
             .await
             .map_err(|why| refuse(Exit::Configuration, why))?;
-        if let Err(error) = self.0.bookmark_file.read() {
+        if let Err(error) = self.0.position_file.read() {
             let exit = match error {
-                BookmarkFileError::Invalid { .. } => Exit::Damaged,
-                BookmarkFileError::Io { .. } => Exit::Failure,
+                PositionFileError::Invalid { .. } => Exit::Damaged,
+                PositionFileError::Io { .. } => Exit::Failure,
             };
             return Err(refuse(exit, error.to_string()));
         }
@@ -161,7 +161,7 @@ impl Cluster {
     /// not the one that this node has followed, and no other node can give the ledger, all nodes may be in the same
     /// situation: they must not wait for each other.
     async fn join_again(&self, created: &str, why: Ended) -> Failure {
-        let file = &self.0.bookmark_file;
+        let file = &self.0.position_file;
         let in_stream = file.clone().in_stream(created.to_owned());
         let is_of_other = matches!(in_stream.read(), Ok(None)) && !matches!(file.read(), Ok(None));
         if is_of_other && !self.is_any_other(checks::can_give).await {
@@ -183,7 +183,7 @@ impl Cluster {
     /// Follows the log, and leads, until the member ends.
     async fn drive(&self, created: &str) -> anyhow::Result<Ended> {
         let shared = &self.0;
-        let file = shared.bookmark_file.clone();
+        let file = shared.position_file.clone();
         let file = file.in_stream(created.to_owned());
         let position = match file.read()? {
             Some(position) => Some(position),
@@ -213,9 +213,9 @@ impl Cluster {
 
     /// The position in a stream that was created at another time: it still counts if this stream is a restored copy of
     /// that one.
-    async fn restored_position(&self) -> Result<Option<Position>, BookmarkFileError> {
+    async fn restored_position(&self) -> Result<Option<Position>, PositionFileError> {
         let shared = &self.0;
-        let Some(position) = shared.bookmark_file.read()? else {
+        let Some(position) = shared.position_file.read()? else {
             return Ok(None);
         };
         loop {
@@ -258,7 +258,7 @@ impl Cluster {
     /// Waits until there is a fit stream. Returns the stream's creation time.
     async fn find_stream(&self) -> Result<String, Failure> {
         let shared = &self.0;
-        let was_replica = !matches!(shared.bookmark_file.read(), Ok(None));
+        let was_replica = !matches!(shared.position_file.read(), Ok(None));
         loop {
             let replicas = shared.settings.replicas;
             let why = match stream::check(&shared.client, &shared.names, replicas).await {

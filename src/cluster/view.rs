@@ -25,7 +25,7 @@ pub struct View {
     /// The ledger, once its first message was read.
     pub ledger: Option<LedgerId>,
     /// The term of the leader; 0 if there has been none.
-    pub epoch: u64,
+    pub term: u64,
     /// The leader, as far as this node has read; during a handover, the target node.
     pub leader: Option<NodeName>,
     /// The last message of the stream that the node has applied.
@@ -52,7 +52,7 @@ impl View {
             return Self {
                 role: None,
                 ledger: None,
-                epoch: 0,
+                term: 0,
                 leader: None,
                 stream: 0,
                 end,
@@ -72,7 +72,7 @@ impl View {
         Self {
             role: Some(status.role),
             ledger: status.ledger,
-            epoch: status.leader.as_ref().map_or(0, |leader| leader.epoch),
+            term: status.leader.as_ref().map_or(0, |leader| leader.term),
             leader: status
                 .leader
                 .as_ref()
@@ -129,7 +129,7 @@ impl Cluster {
             nodes: vec![ClusterNode {
                 name: self.0.node.to_string(),
                 role: view.role_name().to_owned(),
-                term: view.epoch,
+                term: view.term,
                 leader: view.leader.map(|leader| leader.to_string()),
                 stream_sequence: view.stream,
                 replica: Some(ReplicaEnd {

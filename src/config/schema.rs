@@ -41,7 +41,7 @@ pub struct Config {
     pub groups: Groups,
     /// Where quotas come from.
     pub quotas: Quotas,
-    /// How long and how many reservations may stand.
+    /// How long reservations may be pending, and how many.
     pub reservations: Reservations,
     /// When the state is stored.
     pub snapshot: Snapshot,
@@ -114,13 +114,13 @@ pub struct Cluster {
     pub tls_ca: Option<PathBuf>,
     /// Servers that hold the log.
     pub replicas: usize,
-    /// After so long without a message of the leader another node takes over.
+    /// After this time without a message of the leader another node takes over.
     pub silence: Period,
-    /// A leader that had nothing to append for so long shows that it is there.
+    /// The interval of an idle leader's heartbeats.
     pub heartbeat: Period,
-    /// For so long a leader is sure that no other node leads.
+    /// The time for which a leader is sure that no other node leads.
     pub lease: Period,
-    /// An append without an answer for so long is ambiguous.
+    /// An append without an answer for this time is ambiguous.
     pub ack_wait: Period,
     /// A node whose clock differs by more from the median of the nodes' clocks does not lead.
     pub max_clock_skew: Period,
@@ -128,9 +128,9 @@ pub struct Cluster {
     pub max_read_age: Period,
     /// Digests of the states of nodes are compared once in so much ledger time.
     pub digest_interval: Period,
-    /// The stream is not kept for nodes that have not reported for so long.
+    /// The stream is not kept for nodes that have not reported for this time.
     pub forget_after: Period,
-    /// About so many bytes stay in the stream, also of what all nodes have.
+    /// Bytes, about, that stay in the stream, also of what all nodes have.
     pub stream_bytes: Size,
     /// Start with servers that may lose what they acknowledged.
     #[serde(rename = "unsafe")]
@@ -149,7 +149,7 @@ impl Cluster {
     }
 }
 
-/// `reservations.*`: how long and how many may stand.
+/// `reservations.*`: how long they may be pending, and how many.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reservations {
@@ -225,9 +225,9 @@ pub struct Admission {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// After so many entries.
+    /// After this many entries.
     pub every_entries: NonZeroU64,
-    /// After so much time, if there are new entries.
+    /// After this time, if there are new entries.
     pub every: Period,
     /// Snapshots that are kept.
     pub keep: NonZeroU32,
@@ -286,9 +286,9 @@ pub struct Checkpoint {
     /// The file that checkpoints are appended to.
     #[serde(with = "blank")]
     pub file: Option<PathBuf>,
-    /// After so many entries.
+    /// After this many entries.
     pub every_entries: NonZeroU64,
-    /// After so much time, if there are new entries.
+    /// After this time, if there are new entries.
     pub every: Period,
     /// The NATS subject that they are published to; none: they are not.
     #[serde(with = "blank")]

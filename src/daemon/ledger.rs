@@ -8,7 +8,7 @@ use quota_ledger::replay;
 use quota_replication::jetstream::ReplicatedJournal;
 use tokio_util::sync::CancellationToken;
 
-use super::rules::policy;
+use super::policy::policy;
 use crate::{
     clock::now,
     config::{Config, WatermarkSource},
@@ -93,7 +93,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     };
     let (ledger, writer, replica) = started.context("cannot start the writer")?;
     Ok(Opened {
-        ledger: ledger.keeping_denials(denials).with_coverage(super::rules::coverage(config)),
+        ledger: ledger.keeping_denials(denials).with_coverage(super::policy::coverage(config)),
         reader,
         writer,
         replica,

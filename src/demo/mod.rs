@@ -92,7 +92,7 @@ fn record(config: &Config) -> anyhow::Result<u64> {
 }
 
 fn store(commit: &mut GroupCommit<()>, journal: &mut FileJournal) -> anyhow::Result<()> {
-    if let Some(sealed) = commit.seal() {
+    if let Some(sealed) = commit.close() {
         sealed.append(journal)?.sync(journal)?;
         commit.synced();
     }

@@ -12,7 +12,7 @@ use super::Turns;
 /// Most of the cluster's jobs that are taken before one of a principal, so that no principal starves.
 const FIRST_IN_A_ROW: usize = 32;
 
-/// The share of the queue that is kept for the cluster's jobs: one of so many places.
+/// The share of the queue that is kept for the cluster's jobs: one of this many places.
 const KEPT_FOR_FIRST: usize = 8;
 
 /// The lane in which a job waits.

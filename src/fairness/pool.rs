@@ -141,7 +141,7 @@ impl Permit {
         Self::new(principal, &PAST)
     }
 
-    /// Whether so many answers wait for the turn of the principal that no other one may.
+    /// Returns true if the queue of the principal is full.
     pub(crate) fn is_crowded(&self) -> bool {
         self.waiting() >= WAITING
     }

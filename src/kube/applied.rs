@@ -20,7 +20,7 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
-    auth::{Principal, Role},
+    auth::{Principal, Reader, Role},
     clock::now,
     fairness::{NAMES_AT_ONCE, Permit, Turn},
     render::group::{Copied, MEMBERS_MAX, hide_names},
@@ -116,12 +116,14 @@ fn item(object: &Object, namespace: &str, shape: Shape, attachment: Attachment) 
     Ok(shape.item(json, attachment, || table::cells(object, now())))
 }
 
-/// Removes what names namespaces that the caller may not read: values in the selector, and kubectl's copy of the
-/// manifest.
-pub(super) fn hide_others(manifest: &mut Manifest, may_read: impl Fn(&str) -> bool) {
-    manifest.metadata_mut().annotations.remove(LAST_APPLIED);
-    if let Manifest::Group(group) = manifest {
-        hide_names(&mut group.spec.selector, may_read);
+/// Removes from a group what names namespaces that the caller may not read: values in the selector, and kubectl's copy of
+/// the manifest.
+pub(super) fn hide_others(manifest: &mut Manifest, reader: &Reader) {
+    if let Manifest::Group(group) = manifest
+        && !reader.reads_all()
+    {
+        group.metadata.annotations.remove(LAST_APPLIED);
+        hide_names(&mut group.spec.selector, |name| reader.reads(name));
     }
 }
 
@@ -154,7 +156,7 @@ impl Kube {
         let (kube, amounts, principal) = (self.clone(), copied.amounts(), principal.clone());
         let make = move |turn: &Turn| {
             let mut object = kube.object(copied.view(turn), head);
-            hide_others(&mut object.manifest, |namespace| principal.may(Role::Read, namespace));
+            hide_others(&mut object.manifest, &Reader::of(&principal));
             object
         };
         Ok(Some(permit.make(amounts, make).await))
@@ -203,7 +205,9 @@ mod tests {
                     {"key":"tier","operator":"In","values":["other"]}]}},
                 "quota":{"hard":{"pods":"3"}}}}"#;
         let mut manifest = Manifest::from_json(Kind::Group, text).unwrap();
-        hide_others(&mut manifest, |namespace| namespace == "mine");
+        let mine = ["mine".parse().unwrap()];
+        let tenant = Principal::new("tenant", &[Role::Read], &mine);
+        hide_others(&mut manifest, &Reader::of(&tenant));
         let shown = manifest.to_json().unwrap();
         assert!(!shown.to_string().contains("secret"), "{shown}");
         let labels = &shown["spec"]["selector"]["labels"];

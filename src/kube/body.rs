@@ -17,8 +17,8 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
-    foreign_page::is_foreign_page, log_limiter::cut, request_headers::media_type,
-    unread::in_plain_words, whole_body::whole_body,
+    foreign_page::is_foreign_page, log_limiter::cut, parse_errors::in_plain_words,
+    request_headers::media_type, whole_body::whole_body,
 };
 use quota_semantics::yaml;
 

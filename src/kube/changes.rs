@@ -196,6 +196,19 @@ impl Changes {
         self.window.lock().check(kind, version, namespace)
     }
 
+    /// Checks that groups count the same namespaces as at a version. Else a client that sees groups by their members
+    /// cannot go on from there: it may have had groups that it may not see any more.
+    ///
+    /// # Errors
+    /// `Expired` if they may count others.
+    pub(super) fn check_members(&self, version: Sequence) -> Result<()> {
+        let last = self.window.lock().last_of_all(Kind::Group);
+        match version < last {
+            true => Err(Failure::expired(version, last)),
+            false => Ok(()),
+        }
+    }
+
     /// The changes of a kind since a version, in one namespace or in all: the first ones of them, in order.
     ///
     /// # Errors

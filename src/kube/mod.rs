@@ -36,7 +36,6 @@ mod patch;
 mod protobuf;
 mod read;
 mod remove;
-mod request;
 mod resource;
 mod reviews;
 mod routes;
@@ -45,6 +44,7 @@ mod status;
 mod table;
 mod watch;
 mod write;
+mod write_request;
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ use self::{changes::Changes, object::Object, resource::View, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
-    watches::{WatchLimits, Watches},
+    watch_slots::{WatchLimits, Watches},
     writer::Ledger,
 };
 

@@ -6,8 +6,11 @@ use axum::{
     Json, extract,
     response::{IntoResponse, Response},
 };
-use quota_core::{event::Sequence, state::State};
-use quota_semantics::{Name, quota::selector::NAME_LABEL, syntax};
+use quota_core::{
+    event::{NamespaceRecord, Sequence},
+    state::State,
+};
+use quota_semantics::{Name, syntax};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,6 +22,7 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
+    api::labels_of,
     auth::Reader,
     fairness::{NAMES_AT_ONCE, Turn},
     routes::Target,
@@ -38,43 +42,43 @@ pub(super) async fn list(
     let weight = params.selector_weight();
     let limit = params.limit();
     let permit = read_permit(&actor)?;
-    let selected = Arc::new(move |name: &Name| {
+    let selected = Arc::new(move |(name, record): &Known| {
         reader.reads(name)
             && fields.matches("", name)
-            && labels.matches(&[(NAME_LABEL.to_owned(), name.to_string())].into())
+            && (labels.is_empty() || labels.matches(&labels_of(name, record.as_deref())))
     });
-    let (mut names, mut version, mut after) = (Vec::new(), None, Name::from(&*params.after));
-    while names.len() <= limit {
-        // The names are only copied while the state is locked.
-        let some = |state: &State| -> Vec<_> {
+    let (mut found, mut version, mut after) = (Vec::new(), None, Name::from(&*params.after));
+    while found.len() <= limit {
+        // They are only copied while the state is locked.
+        let some = |state: &State| -> Vec<Known> {
             let names = state.namespaces(&after).take(NAMES_AT_ONCE);
-            names.cloned().collect()
+            names.map(|name| (name.clone(), state.namespace_record(name).cloned())).collect()
         };
         let (some, head) = kube.read(some).await?;
         let version = *version.get_or_insert(head);
         params.check_version(version)?;
-        let last = some.last().filter(|_| some.len() == NAMES_AT_ONCE).cloned();
+        let last = some.get(NAMES_AT_ONCE - 1).map(|(name, _)| name.clone());
         let (amounts, selected) = (some.len() * weight, selected.clone());
         let select = move |turn: &Turn| -> Vec<_> {
             let some = some.into_iter().inspect(|_| turn.pause());
-            some.filter(|name| selected(name)).collect()
+            some.filter(|known| selected(known)).collect()
         };
-        names.extend(permit.make(amounts, select).await);
+        found.extend(permit.make(amounts, select).await);
         let Some(last) = last else { break };
         after = last;
         tokio::task::yield_now().await;
     }
     let head = version.unwrap_or_default();
     let mut metadata = json!({"resourceVersion": head.to_string()});
-    if names.len() > limit {
-        names.truncate(limit);
-        metadata["continue"] = json!(names.last());
+    if found.len() > limit {
+        found.truncate(limit);
+        metadata["continue"] = json!(found.last().map(|(name, _)| name));
     }
-    let amounts = names.len();
+    let amounts = found.len();
     let make = move |turn: &Turn| {
-        let names = names.iter().inspect(|_| turn.pause());
+        let found = found.iter().inspect(|_| turn.pause());
         let attachment = shape.attachment(&params)?;
-        let items = names.map(|name| item(name, head, shape, attachment));
+        let items = found.map(|known| item(known, head, shape, attachment));
         Ok(shape.list((NAMESPACE_KIND, VERSION), &metadata, columns, items.collect()))
     };
     large(&permit, amounts, make).await
@@ -89,20 +93,24 @@ pub(super) async fn get(
     if !syntax::dns_label(&name).is_empty() {
         return Err(Failure::no_such_namespace(&name));
     }
-    let ((), head) = kube.read(|_| ()).await?;
-    let item = item(&name, head, shape, shape.attachment(&params)?);
+    let record = |state: &State| state.namespace_record(&name).cloned();
+    let (record, head) = kube.read(record).await?;
+    let item = item(&(Name::from(&*name), record), head, shape, shape.attachment(&params)?);
     let json = shape.one(item, &head.to_string(), columns);
     Ok(Json(json).into_response())
 }
 
-/// A namespace. The ledger has only its name; other fields are left out.
-fn item(name: &Name, head: Sequence, shape: Shape, attachment: Attachment) -> Value {
+/// A namespace's name, and what a source has reported of it.
+type Known = (Name, Option<Arc<NamespaceRecord>>);
+
+/// A namespace. The ledger has only its name and labels; other fields are left out.
+fn item((name, record): &Known, head: Sequence, shape: Shape, attachment: Attachment) -> Value {
     let object = json!({
         "apiVersion": VERSION,
         "kind": NAMESPACE_KIND,
         "metadata": {
             "name": name, "resourceVersion": head.to_string(), "creationTimestamp": null,
-            "labels": {NAME_LABEL: name},
+            "labels": labels_of(name, record.as_deref()),
         },
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},

@@ -115,9 +115,7 @@ impl Listing {
                 turn.pause();
                 let work = view.work();
                 let mut object = kube.object(view, head);
-                if !scope.reader.reads_all() && scope.kind == Kind::Group {
-                    hide_others(&mut object.manifest, |name| scope.reader.reads(name));
-                }
+                hide_others(&mut object.manifest, &scope.reader);
                 if !scope.labels.matches(object.labels()) {
                     continue;
                 }

@@ -10,7 +10,7 @@ use super::status::{Failure, Result};
 use crate::{
     fairness::BYTES_PER_AMOUNT,
     label_selector::{LabelSelector, check_length},
-    unread,
+    parse_errors,
 };
 
 /// Longer names of field managers are refused, as Kubernetes does.
@@ -61,7 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
-        unread::query(&parts.uri).map_err(Failure::bad_request)
+        parse_errors::query(&parts.uri).map_err(Failure::bad_request)
     }
 }
 

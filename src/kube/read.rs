@@ -7,18 +7,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::header;
-use quota_core::{event::Actor, state::State};
+use quota_core::event::Actor;
 use serde_json::Value;
 
 use super::{
     Caller, Kube,
     accept::Shape,
     applied::hide_others,
-    kind::Kind,
     object::Object,
     page::Listing,
     params::Params,
-    resource::{CopiedView, Key},
+    resource::Key,
     scope::{Position, Scope},
     status::{Failure, Result},
     table, watch,
@@ -27,7 +26,6 @@ use crate::{
     auth::Reader,
     clock::now,
     fairness::{Permit, Turn, make_sized},
-    render::group::Copied,
     writer::Unavailable,
 };
 
@@ -39,14 +37,7 @@ pub(super) async fn get(
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let copied = |state: &State| match key.kind {
-        Kind::Quota => key.copied(state),
-        Kind::Group => {
-            let group = state.copied_group(&key.name)?;
-            Copied::for_reader(state, group, &reader).map(CopiedView::Group)
-        }
-    };
-    let (copied, head) = kube.read(copied).await?;
+    let (copied, head) = kube.read(|state| key.readable(state, &reader)).await?;
     params.check_version(head)?;
     let copied = copied.ok_or_else(|| Failure::not_found(key.kind, &key.name))?;
     let amounts = copied.amounts();
@@ -57,9 +48,7 @@ pub(super) async fn get(
             false => copied.numbers(),
         };
         let mut object = kube.object(view, head);
-        if !reader.reads_all() && key.kind == Kind::Group {
-            hide_others(&mut object.manifest, |name| reader.reads(name));
-        }
+        hide_others(&mut object.manifest, &reader);
         one(&object, shape, &params)
     };
     let made = make_sized(&actor.principal, amounts, make).await;
@@ -99,11 +88,6 @@ pub(super) async fn list(
 ) -> Result<Response> {
     let scope = Scope::new(&path, &params, reader)?;
     if params.watch {
-        // Which groups a caller may read changes with their members.
-        if path.kind == Kind::Group && !scope.reader.reads_all() {
-            let message = "a watch of groups needs the role read in all namespaces";
-            return Err(Failure::forbidden(message));
-        }
         let actor: &Actor = &actor;
         return watch::watch(kube, actor, scope, shape, params).await;
     }

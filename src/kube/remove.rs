@@ -20,16 +20,16 @@ use super::{
     page::Listing,
     params::Params,
     protobuf, read,
-    request::ATTEMPTS,
     resource::{Change, Key},
     scope::{Position, Scope},
     status::{Failure, Result},
+    write_request::ATTEMPTS,
 };
 use crate::{
     auth::Reader,
     clock::now,
     fairness::{Permit, Turn},
-    unread::in_plain_words,
+    parse_errors::in_plain_words,
     writer::For,
 };
 

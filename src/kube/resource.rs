@@ -32,6 +32,7 @@ use super::{
     status::{Failure, Result},
 };
 use crate::{
+    auth::Reader,
     fairness::{BYTES_PER_AMOUNT, Turn},
     problem::Problem,
     render,
@@ -71,6 +72,18 @@ impl Key {
         match self.kind {
             Kind::Quota => state.copied_quota(&self.namespace, &self.name).map(CopiedView::Quota),
             Kind::Group => render::group::Copied::of(state, &self.name).map(CopiedView::Group),
+        }
+    }
+
+    /// The object as [`copied`](Self::copied) if the caller may read it: of a group with those members alone that the
+    /// caller may read. Rights in the namespace of a quota are checked elsewhere.
+    pub(super) fn readable(&self, state: &State, reader: &Reader) -> Option<CopiedView> {
+        match self.kind {
+            Kind::Quota => self.copied(state),
+            Kind::Group => {
+                let group = state.copied_group(&self.name)?;
+                render::group::Copied::for_reader(state, group, reader).map(CopiedView::Group)
+            }
         }
     }
 

@@ -21,8 +21,8 @@ use crate::{
         Access::{self, Authenticated, Public},
         Principal, Scope,
     },
+    parse_errors::in_plain_words,
     routes::{Route, Spec},
-    unread::in_plain_words,
 };
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";

@@ -36,6 +36,12 @@ impl Scope {
         Ok(Self { kind: path.kind, namespace, fields, labels, reader })
     }
 
+    /// Whether it is of groups for a caller who may not read all namespaces: which groups these are changes with their
+    /// members.
+    pub(super) fn is_by_members(&self) -> bool {
+        self.kind == Kind::Group && !self.reader.reads_all()
+    }
+
     /// Whether the scope may contain this object, regardless of its labels. The namespace of a group is empty; which groups
     /// the caller may read depends on their members.
     pub(super) fn is_about(&self, kind: Kind, namespace: &str, name: &str) -> bool {

@@ -40,7 +40,7 @@ use super::{
 };
 use crate::{
     fairness::{BYTES_PER_AMOUNT, Permit, Turn},
-    watches::Slot,
+    watch_slots::Slot,
 };
 
 /// Default and maximum duration of a watch.
@@ -55,6 +55,9 @@ const GROUPS: Duration = Duration::from_secs(1);
 
 /// Most changes of one round; the next round goes on behind them.
 const CHANGES_OF_ROUND: usize = 1 << 16;
+
+/// Groups whose members are looked at while the state is locked once.
+const GROUPS_AT_ONCE: usize = 100;
 
 /// The annotation of the bookmark after the initial objects.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -83,6 +86,9 @@ pub(super) async fn watch(
     if let Some(version) = from {
         let namespace = scope.namespace.as_ref();
         kube.0.changes.check(scope.kind, version, namespace)?;
+        if scope.is_by_members() {
+            kube.0.changes.check_members(version)?;
+        }
     }
     let requested = params.timeout_seconds.filter(|seconds| *seconds > 0);
     let lasts = requested.map_or(DURATION, Duration::from_secs).min(DURATION_MAX);
@@ -238,6 +244,9 @@ impl Watch {
         if self.manner.scope.kind == Kind::Group {
             changes = copy::of_groups(&self.kube, changes).await?;
         }
+        if self.manner.scope.is_by_members() {
+            self.send_hidden(&changes).await?;
+        }
         let (mut rest, mut after, mut deleted) = (&changes[..], Name::default(), self.span.seen);
         while let Some((sequence, change)) = rest.first() {
             match change {
@@ -272,7 +281,10 @@ impl Watch {
             let portion = changes.next(scope.kind, since, scope.namespace.as_ref())?;
             let is_wanted = |change: &Change| match change {
                 Change::Object(key) => scope.is_about(key.kind, &key.namespace, &key.name),
-                Change::Figures(namespace) => scope.reader.reads(namespace),
+                // Those of a group are numbers of all its members.
+                Change::Figures(namespace) => {
+                    scope.kind == Kind::Group || scope.reader.reads(namespace)
+                }
                 Change::Deleted | Change::All => true,
             };
             let changes = portion.changes.into_iter();
@@ -284,6 +296,26 @@ impl Watch {
             since = Since { version: portion.upto, again: false };
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Sends the deletions of groups that are still there, but have no member any more that the caller may read. That
+    /// changes only where any group may have changed.
+    async fn send_hidden(&mut self, changes: &[(Sequence, Change)]) -> Result<()> {
+        let all = changes.iter().rev().find(|(_, change)| *change == Change::All);
+        let Some(&(sequence, _)) = all else {
+            return Ok(());
+        };
+        let scope = self.manner.scope.clone();
+        let mut after = Some(Name::default());
+        while let Some(name) = after {
+            let known = self.client.known_after(&name, GROUPS_AT_ONCE);
+            after = known.get(GROUPS_AT_ONCE - 1).map(|key| key.name.clone());
+            let hidden = |state: &State| copy::hidden(state, &known, &scope.reader);
+            let (hidden, _) = self.kube.read(hidden).await?;
+            let make = move |maker: &mut EventMaker<'_>| maker.hidden(&hidden, sequence);
+            self.make(known.len(), make).await?;
+        }
+        Ok(())
     }
 
     /// Sends the deletions after one version and up to another.
@@ -310,7 +342,8 @@ impl Watch {
         changes: &'c [(Sequence, Change)],
         after: &Name,
     ) -> Result<(&'c [(Sequence, Change)], Name)> {
-        let some = |state: &State| copy::some_of(state, changes, after, self.kube.chunk());
+        let reader = &self.manner.scope.reader;
+        let some = |state: &State| copy::some_of(state, changes, after, self.kube.chunk(), reader);
         let (copied, head) = self.kube.read(some).await?;
         let copy::CopiedChanges { parts, count, last } = copied;
         Ok(match self.send_copied(parts, head).await? {

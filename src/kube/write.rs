@@ -11,9 +11,9 @@ use super::{
     object::Object,
     params::{FieldValidation, PATCH_OPTIONS},
     patch::{self, Patch},
-    request::{ATTEMPTS, Managing, Request, generated},
     resource::Key,
     status::{Failure, Result},
+    write_request::{ATTEMPTS, Managing, Request, generated},
 };
 use crate::clock::now;
 

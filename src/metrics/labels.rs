@@ -133,9 +133,9 @@ labels! {
     /// The outcome of a relist request to publishers.
     RelistRequest {
         /// A publisher is subscribed.
-        Heard = "heard",
+        Received = "received",
         /// No publisher is subscribed; the request is repeated.
-        Unheard = "unheard",
+        NoSubscriber = "no_subscriber",
     }
 
     /// The state of a reservation that has not ended.

@@ -146,7 +146,7 @@ impl From<End> for Outcome {
 /// the counts of unusual appends.
 pub fn cluster(
     role: Option<Role>,
-    epoch: u64,
+    term: u64,
     age: Option<Duration>,
     in_flight: Option<Duration>,
     counts: Counts,
@@ -160,7 +160,7 @@ pub fn cluster(
     for each in ClusterRole::ALL {
         table::CLUSTER_ROLE.record([each.text()], *each == role);
     }
-    table::CLUSTER_TERM.record([], epoch);
+    table::CLUSTER_TERM.record([], term);
     let age = age.map_or(f64::INFINITY, |age| age.as_secs_f64());
     table::CLUSTER_REPLICA_AGE.record([], age);
     table::CLUSTER_IN_FLIGHT.record([], in_flight.unwrap_or(Duration::ZERO));

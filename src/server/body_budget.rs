@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(left(&budget), 100);
     }
 
-    /// A body of a principal that takes so many bytes from the budget.
+    /// A body of a principal that takes this many bytes from the budget.
     fn taken(budget: &BodyBudget, principal: &str, bytes: u64) -> Option<Share> {
         let share = Share::of(budget);
         share.belongs_to(principal.into());

@@ -9,14 +9,14 @@ use std::{
 use parking_lot::RwLock;
 use quota_core::{decide, state::State};
 use quota_journal::Journal;
-use quota_ledger::group_commit::{DUE_AT_ONCE, GroupCommit, SealedBatch};
+use quota_ledger::group_commit::{ClosedBatch, DUE_AT_ONCE, GroupCommit};
 use quota_replication::jetstream::WallClock;
 
 use super::{
     Answer, DecisionContext, Job, Options, Watermark,
+    digest_points::Marked,
     inbox::{Gate, Inbox, WakeCondition},
     linger::Linger,
-    marks::Marked,
     syncer::Syncer,
 };
 use crate::{
@@ -122,7 +122,7 @@ impl<J: Journal> Decider<J> {
         if woken.is_barred {
             self.taken.clear();
         }
-        let more = self.sit(woken.gate) || woken.more;
+        let more = self.decide_group(woken.gate) || woken.more;
         if self.lingers() && woken.gate == Gate::Open && !woken.closed {
             return Some(());
         }
@@ -175,8 +175,8 @@ impl<J: Journal> Decider<J> {
         WakeCondition::Jobs { handing }
     }
 
-    /// Decides a group: first due events, then the jobs that were taken. Answers whether jobs were put back.
-    fn sit(&mut self, gate: Gate) -> bool {
+    /// Decides a group: first due events, then the jobs that were taken. Returns true if jobs were put back.
+    fn decide_group(&mut self, gate: Gate) -> bool {
         let Some(now) = self.clock.now() else {
             // Nothing may be dated by it: another node decides.
             self.more_is_due = false;
@@ -245,24 +245,24 @@ impl<J: Journal> Decider<J> {
         }
     }
 
-    /// Takes an image of the state after a sealed batch, if one is due. Nothing was decided since.
-    fn mark(&self, sealed: &SealedBatch<Answer>) {
-        let Some(marks) = self.syncer.marks.get().filter(|_| !sealed.is_empty()) else {
+    /// Takes an image of the state after a closed batch, if one is due. Nothing was decided since.
+    fn mark(&self, closed: &ClosedBatch<Answer>) {
+        let Some(marks) = self.syncer.marks.get().filter(|_| !closed.is_empty()) else {
             return;
         };
-        // Batches are sealed one at a time: the previous one is durable.
+        // Batches are closed one at a time: the previous one is durable.
         let before = self.syncer.durable.borrow().time;
         let state = self.state.read();
         let head = state.head();
         if marks.is_due(before, head.time) {
             let (sequence, image) = (head.sequence, state.image());
-            marks.seal(Marked { sequence, image });
+            marks.put(Marked { sequence, image });
         }
     }
 
     /// Hands a batch to the syncer, if possible. A small batch is synced here if no job waits.
     fn hand_on(&mut self, more: bool) -> Option<()> {
-        let Some(closed) = self.group_commit.seal() else {
+        let Some(closed) = self.group_commit.close() else {
             return Some(());
         };
         self.mark(&closed);

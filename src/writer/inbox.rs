@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use quota_ledger::group_commit::SealedBatch;
+use quota_ledger::group_commit::ClosedBatch;
 use quota_semantics::Name;
 use tokio::sync::watch;
 
@@ -36,7 +36,7 @@ pub(super) struct Inbox {
 struct Waiting {
     jobs: Lanes<Job>,
     /// The next batch for the syncer.
-    batch: Option<SealedBatch<Answer>>,
+    batch: Option<ClosedBatch<Answer>>,
     /// Since when the syncer has been idle; none while it is busy.
     idle: Option<Idle>,
     /// No further jobs are accepted.
@@ -220,7 +220,7 @@ impl Inbox {
     }
 
     /// Hands a batch to the idle syncer. If the decisions became void meanwhile, the batch is dropped.
-    pub(super) fn hand_on(&self, batch: SealedBatch<Answer>) {
+    pub(super) fn hand_on(&self, batch: ClosedBatch<Answer>) {
         let mut waiting = self.waiting.lock();
         if matches!(waiting.gate, Gate::Voiding | Gate::Void) {
             drop(waiting);
@@ -234,7 +234,7 @@ impl Inbox {
 
     /// Sleeps until there is a batch. Returns the batch and the term of its decisions; none if one of the two threads
     /// has ended.
-    pub(super) fn next_batch(&self) -> Option<(SealedBatch<Answer>, u64)> {
+    pub(super) fn next_batch(&self) -> Option<(ClosedBatch<Answer>, u64)> {
         let mut waiting = self.waiting.lock();
         loop {
             if waiting.batch.is_some() || waiting.ended {

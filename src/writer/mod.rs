@@ -3,17 +3,17 @@
 //! Callers submit a decision, a function over the [`WriteTransaction`]. They get its result once all entries that it
 //! relies on are durable. While a large batch is being synced the next one is being decided.
 
+mod consumed;
 mod decider;
+mod digest_points;
 mod inbox;
 mod ledger;
 mod linger;
-mod marks;
 mod recent;
 mod replica;
 mod syncer;
 #[cfg(test)]
 mod tests;
-mod watermark;
 
 use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 
@@ -28,12 +28,12 @@ use tokio::{
     sync::{broadcast, watch},
 };
 
+pub use consumed::{Required, Watermark};
+pub use digest_points::Marked;
 pub(crate) use ledger::For;
 pub use ledger::Ledger;
-pub use marks::Marked;
 pub use recent::{Batch, Recent};
 pub use replica::{PendingDecisions, Replica};
-pub use watermark::{Required, Watermark};
 
 use self::{
     decider::{Batching, Decider},

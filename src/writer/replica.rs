@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 
 use super::{
     Ledger, Marked,
+    digest_points::Marks,
     inbox::{Gate, Inbox},
-    marks::Marks,
     syncer::Syncer,
 };
 use crate::metrics;

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quota_journal::{Durable, Error, Journal};
-use quota_ledger::group_commit::{CommittedBatch, SealedBatch};
+use quota_ledger::group_commit::{ClosedBatch, CommittedBatch};
 use tokio::{
     runtime::Handle,
     sync::{broadcast, watch},
 };
 
-use super::{Answer, Batch, inbox::Inbox, marks::Marks, recent::Recent};
+use super::{Answer, Batch, digest_points::Marks, inbox::Inbox, recent::Recent};
 use crate::metrics;
 
 /// The journal, and the readers of durable entries as they come. One batch at a time: the syncing thread syncs a batch,
@@ -53,8 +53,8 @@ enum NotDurable {
 impl<J: Journal> Syncer<J> {
     /// The syncing thread: runs until the decider is gone, or a write or fsync fails.
     pub(super) fn run(&self) {
-        while let Some((sealed, term)) = self.inbox.next_batch() {
-            match self.make_durable(sealed, term) {
+        while let Some((closed, term)) = self.inbox.next_batch() {
+            match self.make_durable(closed, term) {
                 Ok(synced) => {
                     // The decider can continue while the answers are sent.
                     self.inbox.syncer_is_idle();
@@ -68,9 +68,9 @@ impl<J: Journal> Syncer<J> {
 
     /// Syncs a batch on the calling thread. None if a write or fsync failed; false if another node leads, and the batch
     /// is void.
-    pub(super) fn sync(&self, sealed: SealedBatch<Answer>) -> Option<bool> {
+    pub(super) fn sync(&self, closed: ClosedBatch<Answer>) -> Option<bool> {
         // Only the decider calls this: no other term begins before the decider has dropped its void decisions.
-        match self.make_durable(sealed, self.inbox.term()) {
+        match self.make_durable(closed, self.inbox.term()) {
             Ok(synced) => {
                 self.answer(synced);
                 Some(true)
@@ -80,8 +80,8 @@ impl<J: Journal> Syncer<J> {
         }
     }
 
-    fn make_durable(&self, sealed: SealedBatch<Answer>, term: u64) -> Result<Synced, NotDurable> {
-        match self.append(sealed) {
+    fn make_durable(&self, closed: ClosedBatch<Answer>, term: u64) -> Result<Synced, NotDurable> {
+        match self.append(closed) {
             // Published before the other thread can sync the next batch: watchers are notified in the ledger's order.
             Ok(committed) => Ok(self.publish(committed)),
             // The answers are dropped unsent: no caller may learn of a decision that may be lost.
@@ -105,11 +105,11 @@ impl<J: Journal> Syncer<J> {
         *self.error.lock() = Some(error);
     }
 
-    fn append(&self, sealed: SealedBatch<Answer>) -> Result<CommittedBatch<Answer>, Error> {
+    fn append(&self, closed: ClosedBatch<Answer>) -> Result<CommittedBatch<Answer>, Error> {
         let mut journal = self.journal.lock();
         let started = Instant::now();
-        let entries = sealed.len() as u64;
-        let appended = sealed.append(&mut *journal)?;
+        let entries = closed.len() as u64;
+        let appended = closed.append(&mut *journal)?;
         let written = Instant::now();
         let committed = appended.sync(&mut *journal)?;
         if entries > 0 {

@@ -3,7 +3,7 @@
 use axum::body::{Body, BodyDataStream};
 use futures::StreamExt as _;
 use http::Request;
-use quotad::watches::Watches;
+use quotad::watch_slots::Watches;
 use serde_json::{Value, json};
 
 use crate::world::{World, pods, widget};

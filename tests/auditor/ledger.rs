@@ -259,7 +259,7 @@ impl Writer {
                 quota: self.pick(&["g1", "g3", "q1"]).into(),
             },
             40 => Event::LeaderChanged {
-                epoch: self.sequence,
+                term: self.sequence,
                 node: "node-1".into(),
                 instance: u64::MAX,
             },

@@ -33,16 +33,19 @@ fn shared() -> (TempDir, Quotad, String, String) {
                             "uid": format!("w-{namespace}"), "usage": {"pods": "1"}}]);
         assert_eq!(call(&daemon, &admin, "POST", "/v1/events", &event).0, 200);
     }
-    for (name, members) in
-        [("company", json!(["other", "pay-a", "pay-b"])), ("theirs", json!(["other"]))]
-    {
-        let expression =
-            json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": members});
-        let group = json!({"selector": {"labels": {"matchExpressions": [expression]}}, "hard": {"pods": "9"}});
-        let path = format!("/v1/groups/{name}");
-        assert_eq!(call(&daemon, &admin, "PUT", &path, &group).0, 201);
-    }
+    select(&daemon, &admin, "company", &["other", "pay-a", "pay-b"]);
+    select(&daemon, &admin, "theirs", &["other"]);
     (directory, daemon, admin, tenant)
+}
+
+/// Has a group count these namespaces.
+fn select(daemon: &Quotad, admin: &str, group: &str, members: &[&str]) {
+    let expression =
+        json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": members});
+    let content =
+        json!({"selector": {"labels": {"matchExpressions": [expression]}}, "hard": {"pods": "9"}});
+    let path = format!("/v1/groups/{group}");
+    assert!(matches!(call(daemon, admin, "PUT", &path, &content).0, 200 | 201));
 }
 
 /// All items of a list, page by page.
@@ -107,8 +110,6 @@ fn a_list_is_that_of_the_namespaces_that_the_caller_may_read() {
     for path in ["/v1/groups/theirs", "/v1/groups/theirs/usage", &format!("{GROUPS}/theirs")] {
         assert_eq!(read(path).0, 404, "{path}");
     }
-    // Which groups these are changes with their members.
-    assert_eq!(read(&format!("{GROUPS}?watch=true")).0, 403);
     // What is not filtered is refused.
     assert_eq!(read("/v1/dead-letters").0, 403);
     assert_eq!(read("/v1/entries?namespace=other").0, 403);
@@ -161,5 +162,77 @@ fn a_watch_over_all_namespaces_is_of_those_that_the_caller_may_read() {
         }
     }
     assert!(text.contains("pay-a") && !text.contains("other"), "{text}");
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+/// Which groups a caller sees changes with their members.
+#[test]
+fn a_watch_of_groups_is_of_those_with_a_namespace_that_the_caller_may_read() {
+    let (_directory, daemon, admin, tenant) = shared();
+    let headers = [("authorization", &*format!("Bearer {tenant}"))];
+    let path = format!("{GROUPS}?watch=true");
+    let answer = daemon.send(PATIENCE, ("GET", &*path), &headers, &Value::Null);
+    assert_eq!(answer.status(), 200);
+    let mut lines = BufReader::new(answer.into_body().into_reader()).lines();
+    // The next event that is not a mere change of numbers: its type, group and members.
+    let mut next = || loop {
+        let line = lines.next().unwrap().unwrap();
+        assert!(!line.contains("other"), "{line}");
+        let event: Value = serde_json::from_str(&line).unwrap();
+        let object = &event["object"];
+        let members = object["status"]["namespaces"].as_array().unwrap().iter();
+        let members: Vec<_> = members.map(|member| member["namespace"].to_string()).collect();
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        if event["type"] != "MODIFIED" {
+            return (event["type"].as_str().unwrap().to_owned(), name, members.join(","));
+        }
+    };
+    let event = |kind: &str, group: &str, members: &str| {
+        (kind.to_owned(), group.to_owned(), members.to_owned())
+    };
+    assert_eq!(next(), event("ADDED", "company", "\"pay-a\",\"pay-b\""));
+    select(&daemon, &admin, "theirs", &["other", "pay-a"]);
+    assert_eq!(next(), event("ADDED", "theirs", "\"pay-a\""));
+    select(&daemon, &admin, "company", &["other"]);
+    assert_eq!(next(), event("DELETED", "company", ""));
+    // The deletion of one that the caller does not see is no news.
+    for group in ["company", "theirs"] {
+        let path = format!("/v1/groups/{group}");
+        assert_eq!(call(&daemon, &admin, "DELETE", &path, &Value::Null).0, 204);
+    }
+    assert_eq!(next(), event("DELETED", "theirs", ""));
+
+    // The members are others than at this version, so there is no way on from there.
+    let again = format!("{GROUPS}?watch=true&timeoutSeconds=1&resourceVersion=1");
+    let (status, answer) = call(&daemon, &tenant, "GET", &again, &Value::Null);
+    assert_eq!((status, &answer["reason"]), (410, &json!("Expired")), "{answer}");
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[test]
+fn the_history_of_a_group_is_of_the_time_in_which_the_caller_sees_it() {
+    let (_directory, daemon, admin, tenant) = shared();
+    let widget = |kind: &str| {
+        let event = json!([{"type": kind, "namespace": "other", "resource": "widgets", "name": "x", "uid": "x",
+                            "usage": {"pods": "6"}}]);
+        assert_eq!(call(&daemon, &admin, "POST", "/v1/events", &event).0, 200);
+    };
+    widget("ADDED");
+    widget("DELETED");
+    let status = call(&daemon, &admin, "GET", "/v1/status", &Value::Null).1;
+    let from = status["oldest"]["time"].as_str().unwrap();
+    let peak = |token: &str, group: &str| {
+        let path = format!("/v1/groups/{group}/usage/history?from={from}");
+        let (status, history) = call(&daemon, token, "GET", &path, &Value::Null);
+        (status, history["summary"][0]["max"]["used"].clone())
+    };
+    assert_eq!(peak(&tenant, "company"), (200, json!("9")));
+    assert_eq!(peak(&admin, "theirs"), (200, json!("7")));
+    assert_eq!(peak(&tenant, "theirs"), (404, Value::Null));
+    select(&daemon, &admin, "theirs", &["other", "pay-a"]);
+    assert_eq!(peak(&tenant, "theirs"), (200, json!("2")));
+    select(&daemon, &admin, "theirs", &["other"]);
+    widget("ADDED");
+    assert_eq!(peak(&tenant, "theirs"), (200, json!("2")));
     assert_eq!(daemon.stop().code(), Some(0));
 }

@@ -71,6 +71,29 @@ fn rights_health_and_all_are_answered_as_an_api_server_does() {
 }
 
 #[test]
+fn namespaces_have_the_labels_that_a_source_has_reported() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    for name in ["red", "blue"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            "name": name, "uid": name, "resourceVersion": "1", "labels": {"team": name}}});
+        let event = json!([{"type": "ADDED", "object": namespace}]);
+        assert_eq!(daemon.post("/v1/events", &event).0, 200);
+        let quota = json!({"spec": {"hard": {"pods": "2"}}});
+        assert_eq!(daemon.put(&format!("/v1/namespaces/{name}/quotas/q"), &quota).0, 201);
+    }
+    for kubectl in Kubectl::all_at(&daemon.api) {
+        for selector in ["team=red", "kubernetes.io/metadata.name=red", "team notin (blue)"] {
+            let found = kubectl.prints(&["get", "ns", "-l", selector, "-o", "name"]);
+            assert_eq!(found, "namespace/red\n", "{selector}");
+        }
+        let label = kubectl.prints(&["get", "ns", "red", "-o", "jsonpath={.metadata.labels.team}"]);
+        assert_eq!(label, "red");
+    }
+    assert!(daemon.stop().success());
+}
+
+#[test]
 fn denials_and_reservations_are_events() {
     let directory = TempDir::new().unwrap();
     let daemon = Quotad::start(directory.path(), &[]);

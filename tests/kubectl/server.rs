@@ -28,7 +28,7 @@ use quotad::{
     router::{Rules, router},
     routes::with_state,
     server::{Bound, Options},
-    watches::WatchLimits,
+    watch_slots::WatchLimits,
     writer::{self, Ledger, Watermark},
 };
 use serde_json::Value;

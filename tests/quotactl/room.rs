@@ -54,6 +54,33 @@ fn what_a_group_leaves_is_what_is_available() {
     assert_eq!(usage["room"]["pods"]["available"], "2");
 }
 
+#[test]
+fn groups_are_shown_in_the_units_of_all_views() {
+    let daemon = Daemon::start();
+    let company = LIMITS
+        .replace("hard: {pods: \"5\"}", "hard: {requests.cpu: \"20\", requests.memory: 2880Gi}");
+    daemon.done("apply -f -", &company);
+    let event = json!({"type": "ADDED", "namespace": "api", "resource": "widgets", "name": "w", "uid": "w",
+                       "usage": {"requests.cpu": "1500m", "requests.memory": "1536Mi"}});
+    daemon.done("push -", &format!("{event}\n"));
+    let shown = daemon.done("get groups", "");
+    assert!(shown.contains("requests.cpu: 1.5/20, requests.memory: 1.5Gi/2880Gi"), "{shown}");
+}
+
+/// As in Kubernetes, every namespace has a label with its name, whether a source has reported it or not.
+#[test]
+fn a_namespace_is_selected_by_its_name() {
+    let daemon = shared();
+    daemon.done("reserve --request pods=1 -n web", "");
+    for (name, found) in [("web", true), ("none", false)] {
+        for command in ["get namespaces", "get usage -A", "top", "report --since 1h", "suggest"] {
+            let shown =
+                daemon.done(&format!("{command} -l kubernetes.io/metadata.name={name}"), "");
+            assert_eq!(shown.contains("web"), found, "{command}: {shown}");
+        }
+    }
+}
+
 fn workload(kind: &str, version: &str, spec: &Value) -> String {
     json!({"apiVersion": version, "kind": kind, "metadata": {"name": "shop", "namespace": "web"}, "spec": spec}).to_string()
 }

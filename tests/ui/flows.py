@@ -118,6 +118,7 @@ class OfARealCluster(unittest.TestCase):
         groups = page.locator("table.groups tbody tr")
         expect(groups).to_have_count(2)
         expect(groups.first).to_contain_text("company")
+        expect(groups.first).to_contain_text("5 / 10")
         expect(groups.first.get_by_role(
             "img", name="50% of pods: used 3, reserved 0, guaranteed to others 2, hard 10")).to_be_visible()
         # Hatching means reserved, and nothing else.
@@ -502,7 +503,7 @@ class Away(unittest.TestCase):
 
 def filled(count):
     """A daemon with so many namespaces, of which some are full, and pods of several workloads in the first."""
-    daemon = Daemon()
+    daemon = Daemon("--reservations.max_ttl=2h")
     events = []
     for number in range(count):
         namespace = f"team-{number % 7}-{['production', 'staging', 'development'][number % 3]}-{number}"
@@ -518,6 +519,9 @@ def filled(count):
     daemon.quota(first, "storage", {"requests.storage": "1Ti", "count/persistentvolumeclaims.of.a.long.example.com": "5"})
     daemon.call("PUT", "/v1/groups/company", {"selector": {"labels": {"matchExpressions": [
         {"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}}, "hard": {"requests.cpu": str(20 * count), "requests.memory": "1Ti"}})
+    daemon.call("POST", f"/v1/namespaces/{first}/reservations", {
+        "reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "queue-worker-5c6d7f8b9-abcde", "uid": "pending"},
+        "reserved": {"requests.memory": "512Mi", "requests.storage": "10Gi", "pods": "1"}, "ttl": "2h"})
     try:
         daemon.call("POST", f"/v1/namespaces/{first}/reservations", {
             "reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "api-7d9f8c5bd4-x2x2x", "uid": "denied"}, "reserved": {"requests.cpu": "1"}})
@@ -532,6 +536,10 @@ class InAllSizes(unittest.TestCase):
 
     CLIPPED = """() => [...document.querySelectorAll('.scroll')].filter((it) => it.scrollWidth > it.clientWidth + 1)
         .map((it) => it.getAttribute('aria-label'))"""
+    # Names of rows that stand on more than three lines, and links of the header that are cut off.
+    SLIVERS = """() => [...document.querySelectorAll('tbody th')].filter((it) => it.getBoundingClientRect().height > 4 * 21)
+        .map((it) => it.textContent)"""
+    CUT = """() => [...document.querySelectorAll('nav')].filter((it) => it.scrollWidth > it.clientWidth).length"""
 
     def look(self, daemon, hash, name, width, scheme):
         phone = {"has_touch": True, "is_mobile": True} if width < 600 else {}
@@ -540,7 +548,9 @@ class InAllSizes(unittest.TestCase):
         expect(page.locator("table").first).to_be_visible()
         expect(page.get_by_text("Loading")).to_have_count(0)
         self.assertEqual(page.evaluate("document.documentElement.scrollWidth"), width, name)
-        self.assertEqual(page.evaluate(self.CLIPPED), [], f"{name} at {width}")
+        for fault in [self.CLIPPED, self.SLIVERS]:
+            self.assertEqual(page.evaluate(fault), [], f"{name} at {width}")
+        self.assertEqual(page.evaluate(self.CUT), 0, f"{name} at {width}")
         looked_at(page, f"{name}-{width}-{scheme}")
         return page
 
@@ -565,6 +575,22 @@ class InAllSizes(unittest.TestCase):
                     if width == 1440 and scheme == "light":
                         self.workloads(page)
                     page.context.close()
+                    if scheme == "dark":
+                        continue
+                    for view, hash in [("group", "#/group/company"), ("report", "#/report?period=24h")]:
+                        self.look(daemon, hash, view, width, scheme).context.close()
+                    self.asked(daemon, first, width)
+
+    def asked(self, daemon, namespace, width):
+        page = browser.page(daemon, f"#/why?ns={namespace}", viewport={"width": width, "height": 900})
+        page.get_by_label("Amounts, or an object in YAML or JSON").fill("requests.cpu=30, requests.memory=1Gi, requests.storage=1Gi")
+        page.get_by_role("button", name="Check").click()
+        expect(page.locator("tr.failing")).to_have_count(1)
+        for fault in [self.CLIPPED, self.SLIVERS]:
+            self.assertEqual(page.evaluate(fault), [], f"the answer at {width}")
+        # Nothing is guaranteed to others here.
+        expect(page.get_by_role("columnheader", name="Guaranteed to others")).to_have_count(0)
+        page.context.close()
 
     def workloads(self, page):
         page.locator("section[aria-labelledby=objects] select").select_option("pods")

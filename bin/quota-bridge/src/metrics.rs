@@ -50,7 +50,7 @@ metric_table! { pub(crate) const ALL:
         "Unreadable objects: meanwhile nothing of their kind is ended."
     SHORTENED Counter shortened[resource: &str]() "quota_bridge_shortened_total"
         "Objects that were published without some of what they count for, since they are too long or unreadable."
-    RELISTS_ASKED Counter relist_requested() "quota_bridge_relists_asked_total"
+    RELISTS_ASKED Counter relist_requested() "quota_bridge_relists_requested_total"
         "Requests of quotad for relists."
     GROUP_STATUS_WRITTEN Counter status_written() "quota_bridge_group_status_written_total"
         "Statuses of ClusterResourceQuotas that were written to the cluster."

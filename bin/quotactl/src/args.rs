@@ -197,7 +197,7 @@ pub(crate) enum Command {
 /// The commands that call a daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Online {
-    /// Show quotas, groups, reservations, usage, objects or entries.
+    /// Show quotas, groups, namespaces, denials, reservations, usage, objects or entries.
     Get(GetArgs),
     /// Show one thing in detail.
     #[command(subcommand)]

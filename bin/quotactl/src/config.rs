@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     args::{Config, Global, SetContext},
+    atomic_file::replace,
     failure::{Exit, Failure, Outcome},
     output::{Output, note, to_json},
-    replace::replace,
     table::Table,
 };
 

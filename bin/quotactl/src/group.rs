@@ -4,10 +4,11 @@ use std::fmt::Display;
 
 use quota_client::{
     http::Address,
-    table::GROUP_COLUMNS,
-    wire::{Group, GroupUsage, ResourceUsage},
+    table::{GROUP_COLUMNS, Limit},
+    wire::{Group, GroupUsage},
 };
 use quota_semantics::{
+    Timestamp,
     group::{Enforcement, Selector, selector::LabelSelector},
     quantity::Quantity,
     resource::ResourceList,
@@ -40,7 +41,7 @@ pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
     let mut table = Table::titled(titles);
     let now = age::now();
     for group in groups {
-        let mut row = Vec::from(group.cells(now));
+        let mut row = Vec::from(cells(group, now));
         if wide {
             row.push(enforcement(group.enforcement).to_owned());
             row.push(selected(&group.selector));
@@ -48,6 +49,25 @@ pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
         table.row(row);
     }
     table
+}
+
+/// The cells of kubectl's table, in the units of all views.
+fn cells(group: &Group, now: Timestamp) -> [String; 7] {
+    let mut cells = group.cells(now);
+    let used = group.limits().into_iter().map(|Limit { resource, hard, used, .. }| {
+        let used = unit::beside(resource, used.unwrap_or(&Quantity::ZERO), hard);
+        let hard = unit::beside(resource, hard, hard);
+        match group.each {
+            true => format!("{resource}: {used} (each {hard})"),
+            false => format!("{resource}: {used}/{hard}"),
+        }
+    });
+    let status = &group.status;
+    let hard = |resource: &str| status.hard.get(resource);
+    cells[3] = used.collect::<Vec<_>>().join(", ");
+    cells[4] = amounts(&status.reserved, hard);
+    cells[5] = amounts(&status.guaranteed_to_others, hard);
+    cells
 }
 
 /// Describes one group: its options, limits and usage.
@@ -151,11 +171,15 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
 
 fn members(usage: &GroupUsage) -> Table {
     let mut table = Table::new(&["NAMESPACE", "USED", "RESERVED"]);
+    let hard = |resource: &str| {
+        let limit = usage.resources.iter().find(|limit| *limit.resource == *resource);
+        limit.map(|limit| &limit.hard)
+    };
     for member in &usage.namespaces {
         table.row([
             member.namespace.to_string(),
-            amounts(&member.used, &usage.resources),
-            amounts(&member.reserved, &usage.resources),
+            amounts(&member.used, hard),
+            amounts(&member.reserved, hard),
         ]);
     }
     table
@@ -169,12 +193,11 @@ const fn enforcement(enforcement: Enforcement) -> &'static str {
     }
 }
 
-/// Amounts that are not zero, in the families of their limits.
-fn amounts(list: &ResourceList, limits: &[ResourceUsage]) -> String {
+/// Amounts that are not zero, in the units of their limits.
+fn amounts<'a>(list: &'a ResourceList, hard: impl Fn(&str) -> Option<&'a Quantity>) -> String {
     let cells = list.iter().filter(|(_, amount)| !amount.is_zero());
     let cells = cells.map(|(resource, amount)| {
-        let limit = limits.iter().find(|limit| limit.resource == *resource);
-        let hard = limit.map_or(amount, |limit| &limit.hard);
+        let hard = hard(resource).unwrap_or(amount);
         format!("{resource}: {}", unit::beside(resource, amount, hard))
     });
     cells.collect::<Vec<_>>().join(", ")

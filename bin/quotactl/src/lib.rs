@@ -5,6 +5,7 @@
 mod age;
 mod apply;
 mod args;
+mod atomic_file;
 mod backup;
 mod client;
 mod cluster;
@@ -27,7 +28,6 @@ mod output;
 mod problem;
 mod progress;
 mod push;
-mod replace;
 mod report;
 mod reservation;
 mod session;

@@ -170,7 +170,7 @@ fn keys(field: &str) -> Vec<&str> {
     keys
 }
 
-/// The text of each of so many documents, and the number of its first line; the whole text for each, if they cannot be
+/// The text of each of this many documents, and the number of its first line; the whole text for each, if they cannot be
 /// distinguished.
 fn texts(text: &str, documents: usize) -> Vec<(Rc<str>, usize)> {
     let mut texts = vec![(String::new(), 1)];

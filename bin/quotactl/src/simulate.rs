@@ -334,7 +334,8 @@ pub(crate) fn suggest(session: &Session, wish: &Suggest, selector: Option<&str>)
     if answer.content.items.is_empty() {
         session.note_empty();
     }
-    show_suggestions(&session.output, &answer.content, &answer.json, |limit| {
+    let is_all = session.scope.listed().is_none();
+    show_suggestions(&session.output, &answer.content, &answer.json, is_all, |limit| {
         let path = match &limit.namespace {
             Some(namespace) => {
                 vec!["api", "v1", "namespaces", namespace, "resourcequotas", &limit.name]
@@ -345,16 +346,20 @@ pub(crate) fn suggest(session: &Session, wish: &Suggest, selector: Option<&str>)
     })
 }
 
-/// Prints suggestions, or their manifests: `manifest` gives that of a quota or group as it is.
+/// Prints suggestions, or their manifests: those of groups only for all namespaces. `manifest` gives that of a quota or
+/// group as it is.
 pub(crate) fn show_suggestions(
     output: &Output,
     suggestions: &Suggestions,
     json: &Value,
+    is_all: bool,
     manifest: impl Fn(&Suggestion) -> Outcome<Value>,
 ) -> Outcome {
     let suggestions = &suggestions.items;
     if matches!(output.format, Format::Yaml) {
-        return manifests(output, suggestions, manifest);
+        let groups = suggestions.partition_point(|it| it.namespace.is_none());
+        let from = if is_all { 0 } else { groups };
+        return manifests(output, &suggestions[from..], manifest);
     }
     output.answer(
         json,

@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::{
     age::now,
     args::{CreateToken, Token},
+    atomic_file::replace,
     failure::{Failure, Outcome},
     output::{Output, note, to_json},
-    replace::replace,
     session::Scope,
     table::Table,
 };

@@ -169,9 +169,9 @@ fn limits(session: &Session, namespace: &str, args: &Top) -> Outcome {
             ]);
             let units = units_of(&limits);
             for limit in &limits {
-                let trend = trends
-                    .iter()
-                    .find(|it| *it.name == *limit.limit && it.resource == *limit.resource);
+                let trend = trends.iter().find(|it| {
+                    limit_name(it.kind, &it.name) == limit.limit && it.resource == *limit.resource
+                });
                 let left = trend.and_then(|it| it.full_in_seconds).map(full_in);
                 let [hard, used, reserved, available] = limit.amounts(units);
                 let bound_by = limit.bound_by.as_deref().unwrap_or("-");

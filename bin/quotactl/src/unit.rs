@@ -37,8 +37,9 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// The units for these amounts, which are the limits of a table if it has any: the largest suffix in which the smallest
-    /// of them has a first or second digit (`0.5Gi` and not `512Mi` beside `1Gi`).
+    /// The units for these amounts, which are the limits of a table if it has any: the largest suffix of which the smallest
+    /// of them is at least a quarter (`0.5Gi` and not `512Mi` beside `1Gi`), or the next one if only that shows it exactly
+    /// (`2880Gi` and not `~2.813Ti`).
     pub(crate) fn of<'a>(amounts: impl IntoIterator<Item = (&'a str, &'a Quantity)>) -> Self {
         let bytes = amounts.into_iter().filter(|(resource, amount)| is_bytes(resource, amount));
         let least = bytes
@@ -46,9 +47,14 @@ impl Units {
             .map(i128::abs)
             .filter(|amount| *amount > 0)
             .min();
-        let fits = |(_, unit): &(&str, i128)| least.is_some_and(|least| least >= unit / 10);
-        let unit = BYTES.into_iter().find(fits);
-        Self { bytes: unit.unwrap_or(("", NANOS)) }
+        let fits = |(_, unit): &(&str, i128)| least.is_some_and(|least| least >= unit / 4);
+        let is_exact = |(_, unit): &(&str, i128)| {
+            least.is_some_and(|least| least.checked_mul(1000).is_some_and(|it| it % unit == 0))
+        };
+        let mut units = BYTES.into_iter().skip_while(|unit| !fits(unit));
+        let largest = units.next().unwrap_or(("", NANOS));
+        let next = units.next().filter(|next| !is_exact(&largest) && is_exact(next));
+        Self { bytes: next.unwrap_or(largest) }
     }
 
     /// An amount of a resource.
@@ -153,6 +159,9 @@ mod tests {
             ("requests.memory", "3147483648", "~2.931Gi"),
             ("memory", "-512Mi", "-0.5Gi"),
             ("hugepages-2Mi", "4194304", "4Mi"),
+            ("requests.memory", "2880Gi", "2880Gi"),
+            ("requests.memory", "128Gi", "128Gi"),
+            ("requests.memory", "65530Mi", "65530Mi"),
             ("gold.storageclass.storage.k8s.io/requests.storage", "1536Gi", "1.5Ti"),
             ("pods", "1k", "1000"),
             ("example.com/units", "1500m", "1.5"),

@@ -228,8 +228,8 @@ pub struct Suggestion {
     /// Remembered denials of this limit in the period.
     #[serde(default)]
     pub denials: u64,
-    /// In how many seconds the limit is reached, by the trend of the daily peaks; absent: not by that trend, or there are
-    /// fewer than five days.
+    /// In how many seconds the limit is reached, or that of a group that counts the namespace, by the trend of the daily
+    /// peaks; absent: not by that trend, or there are fewer than five days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_in_seconds: Option<u64>,
 }

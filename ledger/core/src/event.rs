@@ -1,13 +1,7 @@
 //! Entries: what happened, in order. Never changed once written.
 
 mod correction;
-mod group;
-mod namespace;
-mod object;
-mod quota;
-mod reservation;
-mod source;
-mod watermark;
+mod records;
 
 use std::sync::Arc;
 
@@ -16,14 +10,11 @@ use serde::Serialize;
 pub use correction::{
     Cause, Correction, Ending, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
 };
-pub use group::GroupRecord;
-pub use namespace::{ANNOTATION_MAX_BYTES, NamespaceRecord};
-pub use object::Observed;
-pub use quota::QuotaRecord;
 pub use quota_semantics::Actor;
-pub use reservation::Reservation;
-pub use source::{Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter};
-pub use watermark::{Watermark, Watermarks};
+pub use records::{
+    ANNOTATION_MAX_BYTES, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, GroupRecord, NamespaceRecord,
+    Observed, QuotaRecord, Reservation, Watermark, Watermarks,
+};
 
 use quota_semantics::{Name, Timestamp, object::Footprint, resource::ResourceList, uid::Uid};
 
@@ -225,7 +216,7 @@ pub enum Event {
     /// nowhere. Changes no number.
     LeaderChanged {
         /// Its term: one more than that of the leader before.
-        epoch: u64,
+        term: u64,
         /// The node.
         node: Name,
         /// Its process, drawn at random at each start.

@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(Follower::new(false, 0).take(1, 9), Ok(None));
     }
 
-    /// Which of the passed over positions held messages for the consumer is not known, but these ones are gone.
+    /// It is unknown which skipped positions held messages for the consumer, but these are gone.
     #[test]
     fn what_is_removed_before_the_end_of_the_deliveries_is_missing_beside_other_subjects_too() {
         let mut follower = Follower::new(false, 4);

@@ -82,7 +82,8 @@ pub struct Suggestion {
     pub time_full: String,
     /// Remembered denials of this limit in the period.
     pub denials: u64,
-    /// In how many seconds the limit is reached, by the trend of the daily peaks; none: not by that trend.
+    /// In how many seconds the limit is reached, or that of a group that counts the namespace, by the trend of the daily
+    /// peaks; none: not by that trend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_in_seconds: Option<u64>,
 }
@@ -94,15 +95,11 @@ pub struct Suggesting {
 }
 
 impl Suggesting {
-    /// Begins with the state at the beginning of the period.
+    /// Begins with the state at the beginning of the period. Groups are followed whichever namespaces are wanted: they
+    /// limit these, too.
     #[must_use]
-    pub fn begin(
-        state: &State,
-        period: Period,
-        wish: Wish,
-        namespaces: Names,
-        groups: Option<Names>,
-    ) -> Self {
+    pub fn begin(state: &State, period: Period, wish: Wish, namespaces: Names) -> Self {
+        let groups: Option<Names> = Some(Box::new(|_| true));
         let wanted = Wanted { sums: false, quotas: true, namespaces, groups };
         let mut takes = Takes { period, wish, slots: Vec::new() };
         let tracker = Tracker::begin(wanted, state, &mut takes);
@@ -119,16 +116,44 @@ impl Suggesting {
         self.tracker.after(state, &mut self.takes);
     }
 
-    /// The suggestions for the limits that there are at the end, by namespace, name and resource; groups first.
+    /// The suggestions for the limits that there are at the end, by namespace, name and resource; groups first: those
+    /// that are wanted.
     #[must_use]
-    pub fn finish(self, state: &State, denials: &Denials) -> Vec<Suggestion> {
+    pub fn finish(
+        self,
+        state: &State,
+        denials: &Denials,
+        groups: impl Fn(&Name) -> bool,
+    ) -> Vec<Suggestion> {
         let Takes { period, wish, slots } = self.takes;
         let slots = slots.into_iter();
         let mut suggestions: Vec<_> =
             slots.filter_map(|slot| slot.finish(state, period, wish, denials)).collect();
+        bound_by_groups(state, &mut suggestions);
+        suggestions.retain(|it| it.namespace.is_some() || groups(&it.name));
         let place = |it: &Suggestion| (it.namespace.clone(), it.name.clone(), it.resource.clone());
         suggestions.sort_by_cached_key(place);
         suggestions
+    }
+}
+
+/// A limit cannot be reached later than that of a group that counts the namespace.
+fn bound_by_groups(state: &State, suggestions: &mut [Suggestion]) {
+    let of_group = |it: &Suggestion| {
+        let full = it.full_in_seconds.filter(|_| it.namespace.is_none())?;
+        Some(((it.name.clone(), it.resource.clone()), full))
+    };
+    let groups: BTreeMap<(Name, Name), u64> = suggestions.iter().filter_map(of_group).collect();
+    let mut counting: BTreeMap<Name, Vec<Name>> = BTreeMap::new();
+    for it in suggestions.iter_mut().filter(|_| !groups.is_empty()) {
+        let Some(namespace) = it.namespace.clone() else {
+            continue;
+        };
+        let counting =
+            counting.entry(namespace).or_insert_with_key(|namespace| state.groups_of(namespace));
+        let full =
+            counting.iter().filter_map(|group| groups.get(&(group.clone(), it.resource.clone())));
+        it.full_in_seconds = full.copied().chain(it.full_in_seconds).min();
     }
 }
 

@@ -7,10 +7,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Archive, DIRECTORIES, Damage, Durable, Error,
+    Archive, DIRECTORIES, Damage, Durable, Error, anchor,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, TEMPORARY},
-    watermark,
 };
 
 /// Name in the data directory.
@@ -83,9 +82,9 @@ fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error
             }
         }
     }
-    let noted = watermark::read(disk, directory)?.position;
+    let noted = anchor::read(disk, directory)?.position;
     let any = noted.is_some_and(|noted| noted.sequence > 0);
-    Ok(any.then(|| directory.join(watermark::FILE)))
+    Ok(any.then(|| directory.join(anchor::FILE)))
 }
 
 /// Sets the base position, durably.

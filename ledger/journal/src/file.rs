@@ -88,7 +88,7 @@ impl FileJournal {
         let durable = self.sync()?;
         self.maintenance.stop();
         self.store.flush_all()?;
-        self.store.write.sync_watermark()?;
+        self.store.write.sync_anchor()?;
         Ok(durable)
     }
 }

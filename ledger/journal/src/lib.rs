@@ -4,6 +4,7 @@
 //! in them. Writers use [`Journal`], readers use [`Reader`]; neither depends on where the
 //! bytes are. The format of every file is described in `docs/storage-format.md`.
 
+mod anchor;
 mod archive;
 mod backup;
 mod base;
@@ -35,7 +36,6 @@ mod store;
 mod tests;
 mod verify;
 mod wal;
-mod watermark;
 
 pub use archive::{Archive, ArchiveFile};
 pub use backup::{BackedUp, read_backup, refer_to_archive, write_backup};
@@ -57,7 +57,7 @@ pub use verify::{Observer, Verified, verify};
 pub const DIRECTORIES: [&str; 3] = [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY];
 
 /// The file with the last durable position, in the data directory.
-pub const WATERMARK: &str = watermark::FILE;
+pub const ANCHOR: &str = anchor::FILE;
 
 /// The file that makes a directory a data directory.
 pub const BASE: &str = base::FILE;

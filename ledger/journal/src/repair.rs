@@ -8,14 +8,13 @@ use std::{
 };
 
 use super::{
-    Damage, Durable, Error, Offline, Operation, base,
+    Damage, Durable, Error, Offline, Operation, anchor, base,
     disk::{Disk, File, parent},
     epoch::{self, Epoch, Seal},
     journal::Throttle,
     reader::{Chunk, Source, through},
     recovery::LOCK,
     wal::{self, scan},
-    watermark,
 };
 
 /// Directory in which epochs are rebuilt, in the data directory.
@@ -127,7 +126,7 @@ impl Repairing<'_> {
     }
 
     /// Entries that cannot be read, or might not be the next time: epochs that differ from their seals, and gaps
-    /// between epochs. What is missing behind the last epoch is determined by the log, or, without one, by the watermark
+    /// between epochs. What is missing behind the last epoch is determined by the log, or, without one, by the anchor
     /// and by `until`, a position that the ledger has reached.
     fn holes(&self, base: &Durable, until: Option<Durable>) -> Result<Vec<Hole>, Error> {
         let directory = self.epochs();
@@ -161,7 +160,7 @@ impl Repairing<'_> {
         let reached = match self.segment_behind(&end)? {
             Some(segment) => scan::before(&scan::read(segment.as_ref())?),
             None => {
-                let noted = watermark::read(self.disk, self.directory)?.position;
+                let noted = anchor::read(self.disk, self.directory)?.position;
                 noted.into_iter().chain(until).max_by_key(|at| at.sequence)
             }
         };

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use quota_core::{
     decide::{Audience, GroupBounds, GroupChange, Notice, delete_group, set_group},
-    event::NamespaceRecord,
+    event::{Entry, NamespaceRecord},
+    suggest::{Denials, Suggesting, Wish},
+    time::Period,
 };
 use quota_semantics::{
     admission::LimitKind,
@@ -440,4 +442,38 @@ fn a_parent_counts_the_namespaces_of_children_that_were_there_before() {
     let above = group("above-a", by_names(&["team-b"]), "pods=4");
     let refused = given.refuses(&above, &bounds);
     assert!(refused.contains("groups.max_per_namespace"), "{refused}");
+}
+
+/// The amounts of a group grow by one a day, all of them in one namespace.
+#[test]
+fn a_limit_is_full_no_later_than_that_of_a_group_that_counts_its_namespace() {
+    const DAY: i64 = 86_400;
+    let full_in = |shows_groups: bool| -> Vec<(String, Option<u64>)> {
+        let mut given = Given::hard("pods=100");
+        given.group(&group("both", by_names(&["team-a", "team-b"]), "pods=10"));
+        let period = Period { from: at(0), to: at(6 * DAY) };
+        let wish = Wish { percentile: 10_000, headroom: 0 };
+        let team_a = Box::new(|name: &str| name == "team-a");
+        let mut suggesting = Suggesting::begin(&given.state, period, wish, team_a);
+        for day in 0..6 {
+            given.seconds = day * DAY;
+            let pod = alive(&format!("p-{day}"), 1, "pods=1");
+            let Verdict::Accepted(events) = decide::observe(&given.state, pod) else {
+                panic!("it was seen before");
+            };
+            for event in events {
+                let sequence = given.state.head().sequence + 1;
+                let actor = Actor::named("test");
+                let entry = Entry { sequence, time: given.now(), actor, event };
+                suggesting.before(&given.state, &entry);
+                given.state.apply(&entry);
+                suggesting.after(&given.state);
+            }
+        }
+        let suggestions = suggesting.finish(&given.state, &Denials::new(), |_| shows_groups);
+        suggestions.iter().map(|it| (it.name.to_string(), it.full_in_seconds)).collect()
+    };
+    let four_days = Some(4 * 86_400);
+    assert_eq!(full_in(true), [("both".into(), four_days), ("compute".into(), four_days)]);
+    assert_eq!(full_in(false), [("compute".into(), four_days)]);
 }

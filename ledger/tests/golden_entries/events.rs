@@ -343,7 +343,7 @@ pub(super) fn awaited() -> Vec<Event> {
         Event::NameAwaited { uid: uuid(), namespace: Name::from("team-a"), bearer: text() },
         Event::VersionAwaited { uid: uuid(), namespace: Name::from("team-a"), after_version: 4711 },
         Event::EndedBounded { bytes: 256 << 20 },
-        Event::LeaderChanged { epoch: 7, node: "node-1".into(), instance: 0x0102_0304_0506_0708 },
+        Event::LeaderChanged { term: 7, node: "node-1".into(), instance: 0x0102_0304_0506_0708 },
     ]
 }
 

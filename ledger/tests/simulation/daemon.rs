@@ -14,7 +14,7 @@ use quota_core::{
 };
 use quota_journal::{Error, FileJournal, FileReader, Recovery, simulation::SimDisk};
 use quota_ledger::{
-    group_commit::{CommittedBatch, GroupCommit, SealedBatch},
+    group_commit::{ClosedBatch, CommittedBatch, GroupCommit},
     replay,
 };
 use quota_semantics::{Name, Span, Timestamp};
@@ -115,7 +115,7 @@ pub(crate) struct Daemon {
     group_commit: GroupCommit<Answer>,
     /// Entries of the open batch that were checked.
     followed: usize,
-    handed: Option<SealedBatch<Answer>>,
+    handed: Option<ClosedBatch<Answer>>,
     /// The syncing thread is idle; the deciding thread has not been notified yet.
     is_idle_again: bool,
     queue: VecDeque<Job>,
@@ -217,7 +217,7 @@ impl Daemon {
     }
 
     fn hand_on(&mut self) {
-        if let Some(closed) = self.group_commit.seal() {
+        if let Some(closed) = self.group_commit.close() {
             self.handed = Some(closed);
             self.followed = 0;
         }

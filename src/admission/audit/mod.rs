@@ -8,8 +8,8 @@
 //! its own, so no other request relies on the same reservation. After a server error or a timeout the object may be
 //! stored nevertheless, so the reservation stays.
 
+mod annotation_mac;
 mod plugin;
-mod seal;
 mod wire;
 
 use std::{sync::Arc, time::Duration};
@@ -25,8 +25,8 @@ use quota_service::health::Health;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use annotation_mac::{AnnotationKey, Hold};
 pub(super) use plugin::Plugin;
-pub(super) use seal::{Hold, Seal};
 
 use self::wire::Event;
 use super::{Hook, USER_BYTES_MAX, actor, is_json, not_json};
@@ -111,7 +111,7 @@ impl Hook {
         let mut is_ours = false;
         let holds = sealed.filter_map(|text| {
             is_ours = true;
-            self.0.seal.open(text)
+            self.0.annotation_key.open(text)
         });
         let hold = holds.last();
         let Some(hold) = hold else {

@@ -102,8 +102,17 @@ pub async fn start(
 /// The principal of the stream's events: the source of its relists and watermarks.
 #[must_use]
 pub fn principal(settings: &config::Nats) -> String {
-    format!("nats:{}", settings.stream)
+    format!("{PRINCIPAL}{}", settings.stream)
 }
+
+/// The stream of a principal.
+#[must_use]
+pub fn stream_of(principal: &str) -> Option<&str> {
+    principal.strip_prefix(PRINCIPAL)
+}
+
+/// How the principals of streams begin.
+const PRINCIPAL: &str = "nats:";
 
 /// The context that sessions share.
 struct Intake {

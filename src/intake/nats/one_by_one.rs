@@ -95,7 +95,7 @@ impl MessageReader {
     }
 }
 
-/// After so many readable messages in a row a consumer goes on.
+/// After this many readable messages in a row a consumer goes on.
 const READABLE: usize = 256;
 
 /// The messages with this subject after a position, numbered as a new consumer would number them. Ends with

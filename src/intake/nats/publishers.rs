@@ -321,8 +321,8 @@ impl Publishers {
             }
         }
         metrics::relist_requested(match is_heard {
-            true => metrics::RelistRequest::Heard,
-            false => metrics::RelistRequest::Unheard,
+            true => metrics::RelistRequest::Received,
+            false => metrics::RelistRequest::NoSubscriber,
         });
         is_heard
     }
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(
             requests(&mut pending, now),
             [("prod".to_owned(), some(&["pods"]))],
-            "whoever is known first is asked for what was wanted before"
+            "the first cluster receives the earlier requests"
         );
         pending.sent("prod", some(&["pods"]), true, now);
         now += interval;

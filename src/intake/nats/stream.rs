@@ -100,7 +100,7 @@ fn unfit(config: &Config) -> Option<&'static str> {
     }
 }
 
-/// Whether the server that sent this information led the stream's replicas at that time: it has just heard from so many
+/// Whether the server that sent this information led the stream's replicas at that time: it has just heard from enough of them
 /// of the replicas that the remaining ones are too few to elect another leader. A leader that is cut off goes on
 /// answering for ten seconds, or for minutes, as if its end of the stream were the current one.
 fn is_led(cluster: Option<&ClusterInfo>) -> bool {

@@ -11,7 +11,7 @@ use super::{
     body::{Body, Sent},
     status::{Failure, Result},
 };
-use crate::unread::in_plain_words;
+use crate::parse_errors::in_plain_words;
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";

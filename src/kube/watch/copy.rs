@@ -14,12 +14,12 @@ use super::{
         changes::Change,
         copied::Copied,
         kind::Kind,
-        resource::{CopiedView, Key},
+        resource::{CopiedView, Key, Record},
         status::Result,
     },
     events::Purpose,
 };
-use crate::fairness::BYTES_PER_AMOUNT;
+use crate::{auth::Reader, fairness::BYTES_PER_AMOUNT};
 
 /// Changes, and amounts, that are read while the state is locked once.
 const CHANGES_AT_ONCE: usize = 100;
@@ -28,7 +28,7 @@ const AMOUNTS: usize = 10_000;
 /// The sums of the namespace of a single quota are copied for it alone.
 const SUMS: usize = 500;
 
-/// A member of a group costs as much as so many amounts to copy.
+/// A member of a group costs as much as this many amounts to copy.
 const MEMBER: usize = 5;
 
 /// What some changes are about.
@@ -47,6 +47,7 @@ pub(super) fn some_of(
     changes: &[(Sequence, Change)],
     after: &Name,
     limit: usize,
+    reader: &Reader,
 ) -> CopiedChanges {
     let (mut parts, mut amounts) = (Vec::new(), 0);
     for (count, (sequence, change)) in changes.iter().enumerate() {
@@ -68,7 +69,7 @@ pub(super) fn some_of(
                 }
             }
             Change::Object(key) => {
-                let (copied, work) = one(state, key);
+                let (copied, work) = one(state, key, reader);
                 amounts += work;
                 parts.push((purpose, copied));
             }
@@ -78,9 +79,9 @@ pub(super) fn some_of(
     CopiedChanges { count: parts.len(), parts, last: Name::default() }
 }
 
-/// An object, if it is there, and as many amounts as it costs to copy it.
-fn one(state: &State, key: &Key) -> (Copied, usize) {
-    match key.copied(state) {
+/// An object, if it is there and the caller may read it, and as many amounts as it costs to copy it.
+fn one(state: &State, key: &Key, reader: &Reader) -> (Copied, usize) {
+    match key.readable(state, reader) {
         None => (Copied::Quotas(QuotasView::default()), 1),
         Some(CopiedView::Quota(quota)) => {
             let quotas = QuotasView::from(quota);
@@ -92,6 +93,17 @@ fn one(state: &State, key: &Key) -> (Copied, usize) {
             (Copied::Groups(vec![group]), work)
         }
     }
+}
+
+/// Those of these groups that are there, but have no member that the caller may read.
+pub(super) fn hidden(state: &State, groups: &[Key], reader: &Reader) -> Vec<Record> {
+    let is_hidden = |key: &&Key| {
+        let members = state.wanted_members(&key.name, |name| reader.reads(name), 1);
+        members.is_some_and(|members| members.is_empty())
+    };
+    let records = groups.iter().filter(is_hidden);
+    let records = records.filter_map(|key| Some(state.group_record(&key.name)?.0.clone()));
+    records.map(Record::Group).collect()
 }
 
 /// The changes of groups that follow from these changes: instead of figures of namespaces, the groups that count them,

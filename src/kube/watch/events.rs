@@ -12,17 +12,18 @@ use quota_core::{
     event::{Reservation, Sequence},
     state::{Figure, QuotaView},
 };
-use quota_semantics::uid::Uid;
+use quota_semantics::{Name, uid::Uid};
 use serde_json::{Value, json};
 
 use super::super::{
     Kube,
     accept::Shape,
+    applied::hide_others,
     changes::Deletion,
     copied::Copied,
     kind::Kind,
     object::Object,
-    resource::{Key, View},
+    resource::{Key, Record, View},
     scope::Scope,
     status::{Failure, Result},
     table::{self, Attachment},
@@ -102,6 +103,13 @@ impl ClientState {
 
     fn knows(&self, key: &Key, uid: &Uid) -> Option<&Sent> {
         self.sent.get(key).filter(|sent| sent.uid == *uid)
+    }
+
+    /// The first of the objects that the client has, by name, after a name.
+    pub(super) fn known_after(&self, name: &Name, most: usize) -> Vec<Key> {
+        let mut known: Vec<&Key> = self.sent.keys().filter(|key| key.name > *name).collect();
+        known.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        known.into_iter().take(most).cloned().collect()
     }
 
     fn is_full(&self) -> bool {
@@ -203,7 +211,8 @@ impl EventMaker<'_> {
         let object = self.object(view, sequence);
         let labels = &self.manner.scope.labels;
         if labels.matches(object.labels()) {
-            let is_new = created_at > seen || !labels.is_empty();
+            let is_new =
+                created_at > seen || !labels.is_empty() || self.manner.scope.is_by_members();
             let event = match sent.is_none() && is_new {
                 true => "ADDED",
                 false => "MODIFIED",
@@ -239,7 +248,9 @@ impl EventMaker<'_> {
 
     /// The object of a view, with this version.
     fn object(&self, view: View, version: Sequence) -> Object {
-        Object::new(view, version, self.kube.0.ledger.enforcement())
+        let mut object = Object::new(view, version, self.kube.0.ledger.enforcement());
+        hide_others(&mut object.manifest, &self.manner.scope.reader);
+        object
     }
 
     /// Sends the deletions of objects, until enough lines are made; answers the version up to which they are sent if
@@ -265,11 +276,12 @@ impl EventMaker<'_> {
         let scope = &self.manner.scope;
         if !was_sent
             && (deletion.created_at > self.span.seen
+                || scope.is_by_members()
                 || !scope.is_about(key.kind, &key.namespace, &key.name))
         {
             return Ok(());
         }
-        let object = Object::deleted(record, deletion.sequence);
+        let object = self.deleted(record, deletion.sequence);
         // An entry that set it may have removed it from the selection. That was not sent if the object was deleted in
         // the same round, or in the next one before it was read; and the client may have been cut off between this entry
         // and the deletion.
@@ -278,6 +290,23 @@ impl EventMaker<'_> {
             false => deletion.set > self.span.before,
         };
         if was_sent || was_set || scope.labels.matches(object.labels()) {
+            self.send("DELETED", &object)?;
+        }
+        Ok(())
+    }
+
+    fn deleted(&self, record: &Record, version: Sequence) -> Object {
+        let mut object = Object::deleted(record, version);
+        hide_others(&mut object.manifest, &self.manner.scope.reader);
+        object
+    }
+
+    /// Sends the deletions of objects that the client has and may not see any more.
+    pub(super) fn hidden(&mut self, records: &[Record], version: Sequence) -> Result<()> {
+        for record in records {
+            self.turn.pause();
+            self.client.sent.remove(&record.key());
+            let object = self.deleted(record, version);
             self.send("DELETED", &object)?;
         }
         Ok(())

@@ -41,7 +41,10 @@ function subject({ event, subject: found }) {
 function detail({ event, subject: found }) {
   if (event.spec) return amounts(event.spec.hard ?? event.spec.quota?.hard);
   const footprint = event.footprint ?? event.object?.footprint;
-  return amounts(footprint?.resources ?? event.amounts ?? found?.amounts);
+  const all = footprint?.resources ?? event.amounts ?? found?.amounts ?? {};
+  // What has two names is told once.
+  const isTold = ([name, amount]) => all[`requests.${name}`] !== amount && all[name.replace(/^count\//, "")] !== (name.startsWith("count/") ? amount : null);
+  return amounts(Object.fromEntries(Object.entries(all).filter(isTold)));
 }
 
 /** The user on whose behalf the entry was caused, or else the principal. */
@@ -83,7 +86,7 @@ function gather(entries) {
 }
 
 /** A short list of the changes in the last hours. */
-export function Changes({ context, hours, namespace, only = "loud", most = 14 }) {
+export function Changes({ context, hours, namespace, only = "loud", most = 10 }) {
   const { route, until, sequence } = context;
   const version = useSlow(context.version, 5e3);
   const since = Math.floor((new Date(until ?? Date.now()) - hours * 3600e3) / 60e3) * 60e3;

@@ -43,10 +43,10 @@ export function Parts({ namespace, group, quota, resource, context, label }) {
   const row = (key, name, part, amount, entry) => html`<tr key=${key}>
     <th scope="row">${name}</th>
     ${group && html`<td><${NamespaceLink} name=${part.namespace} route=${route} /></td>`}
-    <td>${part.kind === "reservation" && html`<span class="badge reserved">reserved</span> `}${part.resource}</td>
+    <td class="wraps">${part.kind === "reservation" && html`<span class="badge reserved">reserved</span> `}${part.resource}</td>
     <td class="right"><${Amount} of=${amount} resource=${resource} least=${least} /></td>
     <td class="right number">${whole > 0 ? percent(number(amount) / whole) : "–"}</td>
-    <td>${entry}</td></tr>`;
+    <td class="wraps">${entry}</td></tr>`;
   const single = (part, inside) => row([part.namespace, part.kind, part.uid].join(" "),
     html`<span class=${inside ? "inside" : ""} title=${part.uid}>${part.name || part.uid}</span>`, part, part.amount,
     html`<${EntryLink} sequence=${part.sequence} route=${route} namespace=${part.namespace ?? namespace} />

@@ -6,7 +6,7 @@ import { Explanation } from "./explain.js";
 import { History } from "./history.js";
 import { UnknownGroup } from "./missing.js";
 import { Amount, Bar, Figure, NamespaceLink, Section, State, Table, level } from "./parts.js";
-import { leastBytes, number, percent, share } from "./quantity.js";
+import { leastBytes, number, percent, share, taken } from "./quantity.js";
 import { address, moment } from "./route.js";
 
 /** Most groups in the overview. */
@@ -23,13 +23,18 @@ function figures({ hard, used, reserved, guaranteedToOthers }) {
   return limits.sort((a, b) => share(b) - share(a));
 }
 
-function Row({ group, route }) {
+/** Whether anything of these limits is guaranteed to others. */
+const isForOthers = (limits) => limits.some(({ guaranteedToOthers }) => number(guaranteedToOthers) > 0);
+
+function Row({ group, route, least }) {
   const [fullest] = group.each ? [] : figures(group.status);
   return html`<tr>
     <th scope="row"><${GroupLink} name=${group.name} route=${route} /></th>
     <td class="right number ${fullest ? "share " + level(share(fullest)) : ""}">${fullest && percent(share(fullest))}</td>
     <td class="bars">${fullest && html`<${Bar} figure=${fullest} />`}</td>
     <td>${fullest ? fullest.resource : html`<span class="quiet">${group.each ? "each namespace alone" : "no limit"}</span>`}</td>
+    <td class="right">${fullest && html`<${Amount} of=${String(taken(fullest))} resource=${fullest.resource} least=${least} /> / <${Amount}
+      of=${fullest.hard} resource=${fullest.resource} least=${least} />`}</td>
     <td class="right number">${group.status.members}</td>
     <td>${group.parent && html`<${GroupLink} name=${group.parent} route=${route} />`}</td>
   </tr>`;
@@ -40,11 +45,13 @@ export function Groups({ context }) {
   const { version, route } = context;
   const work = (path, { query, signal }) => pages(path, { query, signal }, SHOWN);
   const answer = useAnswer(["v1/groups", {}], version, work);
-  const taken = ({ each, status }) => (each ? [] : figures(status)).slice(0, 1).map(share)[0] ?? -1;
-  const groups = [...(answer.data?.items ?? [])].sort((a, b) => taken(b) - taken(a));
+  const fullest = ({ each, status }) => (each ? [] : figures(status)).slice(0, 1);
+  const full = (group) => fullest(group).map(share)[0] ?? -1;
+  const groups = [...(answer.data?.items ?? [])].sort((a, b) => full(b) - full(a));
+  const least = leastBytes(groups.flatMap(fullest));
   return html`<${State} answer=${answer} nothing=${answer.data && !groups.length && "No group limits several namespaces together."}>
-    <${Table} label="Groups by fullness" kind="groups" columns=${["Group", ">Taken", "-Bar", "Fullest limit", ">Namespaces", "Part of"]}>
-      ${groups.map((group) => html`<${Row} key=${group.name} group=${group} route=${route} />`)}
+    <${Table} label="Groups by fullness" kind="groups" columns=${["Group", ">Taken", "-Bar", "Fullest limit", ">Taken / hard", ">Namespaces", "Part of"]}>
+      ${groups.map((group) => html`<${Row} key=${group.name} group=${group} route=${route} least=${least} />`)}
     <//>
     ${answer.data?.continue && html`<p class="quiet">and more than these ${groups.length}</p>`}
   <//>`;
@@ -64,21 +71,23 @@ export function Counting({ namespace, context }) {
   });
   if (!groups.length) return null;
   const here = (own, { resource }) => String(number(own?.used?.[resource]) + number(own?.reserved?.[resource]));
-  // What is taken here may be little of a large limit.
-  const least = leastBytes(groups.flatMap(({ own, limits }) => limits.flatMap((figure) => [figure, { ...figure, hard: here(own, figure) }])));
-  const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">For others", ">Hard", ">Of it here"];
+  // What is taken here may be little of a large limit: its unit counts, not its digits.
+  const unit = (bytes) => String(bytes > 0 ? 1024 ** Math.max(0, Math.floor(Math.log(bytes * 4) / Math.log(1024))) : 0);
+  const least = leastBytes(groups.flatMap(({ own, limits }) => limits.flatMap((figure) => [figure, { ...figure, hard: unit(Number(here(own, figure))) }])));
+  const others = isForOthers(groups.flatMap(({ limits }) => limits));
+  const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ...(others ? [">For others"] : []), ">Hard", ">Of it here"];
   const amount = ({ resource }, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${resource} least=${least} /></td>`;
   return html`<${Section} title="Groups that count it" id="groups">
     <${Table} label="Limits of groups" kind="limits" columns=${columns}>
       ${groups.map(({ name, own, limits }) => [
-        html`<tr key=${name} class="of"><th colspan="8" scope="rowgroup"><${GroupLink} name=${name} route=${route} /></th></tr>`,
+        html`<tr key=${name} class="of"><th colspan=${columns.length} scope="rowgroup"><${GroupLink} name=${name} route=${route} /></th></tr>`,
         limits.map((figure) => html`<tr key=${name + "/" + figure.resource}>
           <th scope="row">${figure.resource}</th>
           <td class="bars"><${Bar} figure=${figure} /></td>
           <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
-          ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
+          ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${others && amount(figure, figure.guaranteedToOthers)}
           ${amount(figure, figure.hard)}
-          <td class="right"><${Figure} figure=${{ ...figure, hard: undefined, kind: "ClusterResourceQuota", ...taken(own, figure) }}
+          <td class="right"><${Figure} figure=${{ ...figure, hard: undefined, kind: "ClusterResourceQuota", ...takenHere(own, figure) }}
             of=${here(own, figure)} name=${`used here, in ${name},`}
             least=${least} explain=${(figure) => explain({ quota: name, figure })} /></td>
         </tr>`),
@@ -90,7 +99,7 @@ export function Counting({ namespace, context }) {
 }
 
 /** What a namespace takes of a resource of a group. */
-const taken = (own, { resource }) => ({ used: own?.used?.[resource] ?? "0", reserved: own?.reserved?.[resource] ?? "0" });
+const takenHere = (own, { resource }) => ({ used: own?.used?.[resource] ?? "0", reserved: own?.reserved?.[resource] ?? "0" });
 
 const said = (selector) => {
   const { matchLabels = {}, matchExpressions = [] } = selector.labels ?? {};
@@ -130,7 +139,8 @@ export function Group({ context }) {
   const limits = [...(answer.data?.resources ?? [])].sort((a, b) => share(b) - share(a));
   const least = leastBytes(limits);
   const members = answer.data?.namespaces ?? [];
-  const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">For others", ">Hard", ">Available"];
+  const others = isForOthers(limits);
+  const columns = ["Resource", "-Bar", ">Taken", ">Used", ">Reserved", ...(others ? [">For others"] : []), ">Hard", ">Available"];
   const amount = (figure, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${figure.resource} least=${least} /></td>`;
   const opens = (figure, of, name) => html`<td class="right"><${Figure} figure=${figure} of=${of ?? "0"} name=${name} least=${least} explain=${explain} /></td>`;
   if (answer.error?.status === 404) {
@@ -144,7 +154,7 @@ export function Group({ context }) {
             <th scope="row">${figure.resource}</th>
             <td class="bars">${about.data && !about.data.each && html`<${Bar} figure=${figure} />`}</td>
             <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
-            ${opens(figure, figure.used, "used")}${opens(figure, figure.reserved, "reserved")}${amount(figure, figure.guaranteedToOthers)}
+            ${opens(figure, figure.used, "used")}${opens(figure, figure.reserved, "reserved")}${others && amount(figure, figure.guaranteedToOthers)}
             ${opens(figure, figure.hard, "hard")}
             <td class="right ${number(figure.available) < 0 ? "over share" : ""}"><${Amount} of=${figure.available} resource=${figure.resource} least=${least} /></td>
           </tr>`)}

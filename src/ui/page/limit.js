@@ -68,11 +68,12 @@ function Outcome({ answer, name, kind, resource, hard }) {
   if (!answer.data || answer.stale) return html`<p class="quiet" role="status">Deciding the past again …</p>`;
   const { limits, denialsGranted } = answer.data;
   const limit = limits.find((limit) => limit.kind === kind && limit.name === name && limit.resource === resource);
+  const all = `${limit?.grants} grant${limit?.grants === 1 ? "" : "s"}`;
   const amount = (of) => html`<b>${show(number(of), resource)}</b>`;
   if (!limit) return html`<p role="status">Nothing of it was asked for in this span.</p>`;
   return html`<p role="status" class=${limit.refused ? "problem" : ""}>${limit.refused
-      ? html`<b>${hard}</b> would have refused <b>${limit.refused}</b> of ${limit.grants} grants, the first at <${Time} of=${limit.firstRefused} brief />.`
-      : html`<b>${hard}</b> would have refused none of ${limit.grants} grants.`}${" "}
+      ? html`<b>${hard}</b> would have refused <b>${limit.refused}</b> of ${all}, the first at <${Time} of=${limit.firstRefused} brief />.`
+      : html`<b>${hard}</b> would have refused none of ${all}.`}${" "}
     The peak was ${amount(limit.peak)}; the least limit that refuses none is ${amount(limit.leastRefusingNone)}.
     ${denialsGranted > 0 && ` ${denialsGranted} of the remembered denials would have been granted.`}</p>`;
 }

@@ -58,14 +58,13 @@ function Quotas({ namespace, quotas, least, explain, plot }) {
         const open = (figure) => explain({ quota: name, figure });
         const number = (of, name) => of === undefined ? "–" : html`<${Figure} figure=${figure} of=${of} name=${name} least=${least} explain=${open} />`;
         return html`<tr key=${name + "/" + figure.resource}>
-          <th scope="row">${figure.resource}</th>
+          <th scope="row">${figure.resource}${figure.boundBy && html`<span class="quiet by">bound by ${limitName(figure.boundBy)}</span>`}</th>
           <td class="bars"><${Bar} figure=${figure} /></td>
           <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
           <td class="right">${number(figure.used, "used")}</td>
           <td class="right">${number(figure.reserved, "reserved")}</td>
           <td class="right">${number(figure.hard, "hard")}</td>
-          <td class="right share ${tight(figure)}"><${Amount} of=${figure.room} resource=${figure.resource} least=${least} />
-            ${figure.boundBy && html` <span class="quiet">by ${limitName(figure.boundBy)}</span>`}</td>
+          <td class="right share ${tight(figure)}"><${Amount} of=${figure.room} resource=${figure.resource} least=${least} /></td>
           <td class="right"><button type="button" class="link" onClick=${() => plot([name, figure.resource])} aria-label=${`plot ${figure.resource}`}>plot</button></td>
         </tr>`;
       }),
@@ -84,7 +83,7 @@ function Reservations({ namespace, context }) {
     <${Table} label="Pending reservations" columns=${["For", "Holds", ">Expires in", "Granted"]}>
       ${items.map(({ reservedBy, reserved, createdTime, expirationTime }) => html`<tr key=${reservedBy.uid}>
         <th scope="row" title=${reservedBy.uid}>${reservedBy.kind && `${reservedBy.kind} `}${reservedBy.name || reservedBy.uid}</th>
-        <td>${amounts(reserved)}</td>
+        <td class="wraps">${amounts(reserved)}</td>
         <td class="right"><${Countdown} until=${expirationTime} now=${now} /></td>
         <td><${Time} of=${createdTime} brief /></td></tr>`)}
     <//>

@@ -25,12 +25,15 @@ const rounded = (value) => {
 
 /**
  * A number of a resource, by one rule for all views: CPU in cores, counts plain, and bytes in the largest unit of which
- * `least` has a first or second digit. All amounts of a column have the same `least`.
+ * `least` is at least a quarter, or in the next one if only that has all its digits. All amounts of a column have the
+ * same `least`.
  */
 export function show(value, resource, least = Math.abs(value)) {
   if (!Number.isFinite(value)) return "–";
   if (!isBytes(resource) || value === 0) return rounded(value);
-  const power = BINARY.findLastIndex((_, power) => power === 0 || least >= 1024 ** power / 10);
+  const largest = BINARY.findLastIndex((_, power) => power === 0 || least >= 1024 ** power / 4);
+  const isWhole = (power) => !rounded(least / 1024 ** power).startsWith("~");
+  const power = largest > 0 && !isWhole(largest) && isWhole(largest - 1) ? largest - 1 : largest;
   return rounded(value / 1024 ** power) + BINARY[power];
 }
 

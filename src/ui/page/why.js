@@ -5,7 +5,7 @@ import { of, send, useAnswer } from "./api.js";
 import { Explanation } from "./explain.js";
 import { GroupLink } from "./groups.js";
 import { Amount, Bar, Countdown, Section, Table, Time, useClock } from "./parts.js";
-import { number, taken } from "./quantity.js";
+import { leastBytes, number, taken } from "./quantity.js";
 import { change } from "./route.js";
 
 const EXAMPLE = `pods=1
@@ -47,6 +47,9 @@ function When({ verdict, now }) {
   return html`<p><b>When:</b> as soon as objects that count go, or the limit is raised. Expiring reservations alone do not make room.</p>`;
 }
 
+/** The numbers of a limit, with their columns. */
+const NUMBERS = [["requested", ">Requested"], ["used", ">Used"], ["reserved", ">Reserved"], ["guaranteedToOthers", ">Guaranteed to others"], ["hard", ">Hard"]];
+
 function Verdict({ verdict, namespace, context }) {
   const now = useClock();
   const [explained, explain] = useState(null);
@@ -57,6 +60,8 @@ function Verdict({ verdict, namespace, context }) {
     .map((figure) => ({ quota: name, isGroup: kind === "ClusterResourceQuota", figure })));
   wanted.sort((a, b) => missing(b.figure) > 0 ? 1 : missing(a.figure) > 0 ? -1 : 0);
   const after = (figure) => ({ ...figure, reserved: String(number(figure.reserved) + number(figure.requested)) });
+  const least = leastBytes(wanted.map(({ figure }) => figure));
+  const numbers = NUMBERS.filter(([name]) => name !== "guaranteedToOthers" || wanted.some(({ figure }) => number(figure[name]) > 0));
   return html`<div class="verdict ${verdict.fits && !short ? "fits" : "denied"}" role="status">
       <h2>${short ? "The object fits, its pods do not" : verdict.fits ? "It fits" : "It does not fit"}</h2>
       ${verdict.detail && html`<p class="detail">${verdict.detail}</p>`}
@@ -67,11 +72,11 @@ function Verdict({ verdict, namespace, context }) {
       ${verdict.lagging && html`<p>A source is behind: the numbers may be old.</p>`}
     </div>
     ${wanted.length === 0 ? html`<p class="quiet">No quota and no group limits anything of this in ${namespace}.</p>` : html`
-    <${Table} label="Limits that it counts against" columns=${["Quota or group", "Resource", "With it", ">Requested", ">Used", ">Reserved", ">Guaranteed to others", ">Hard", "-Holders"]}>
+    <${Table} label="Limits that it counts against" columns=${["Quota or group", "Resource", "With it", ...numbers.map(([, title]) => title), "-Holders"]}>
       ${wanted.map(({ quota, isGroup, figure }) => html`<tr class=${missing(figure) > 0 ? "failing" : ""}>
         <td>${isGroup ? html`<${GroupLink} name=${quota} route=${context.route} />` : quota}</td><th scope="row">${figure.resource}</th>
         <td class="bars"><${Bar} figure=${after(figure)} /></td>
-        ${["requested", "used", "reserved", "guaranteedToOthers", "hard"].map((name) => html`<td class="right"><${Amount} of=${figure[name] ?? "0"} resource=${figure.resource} /></td>`)}
+        ${numbers.map(([name]) => html`<td class="right"><${Amount} of=${figure[name] ?? "0"} resource=${figure.resource} least=${least} /></td>`)}
         <td>${missing(figure) > 0 && !isGroup && html`<button type="button" class="link"
           onClick=${() => explain({ quota, figure })} aria-label=${`what takes ${figure.resource} in ${quota}`}>what takes it</button>`}</td>
       </tr>`)}

@@ -16,10 +16,10 @@ fn push(inbox: &Inbox) -> Result<(), Unavailable> {
     inbox.push(&Lane::First, [job()])
 }
 
-fn batch() -> SealedBatch<Answer> {
+fn batch() -> ClosedBatch<Answer> {
     let mut group_commit = GroupCommit::new(1);
     group_commit.decided(Box::new(|_: &_| {}) as Answer, true);
-    group_commit.seal().unwrap()
+    group_commit.close().unwrap()
 }
 
 /// The result of a wait, and how many jobs were taken.

@@ -165,6 +165,25 @@ async fn nothing_is_granted_before_everything_was_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_status_shows_each_source_once() {
+    let (server, directory) = (Server::start(), TempDir::new().unwrap());
+    let (quotad, _publisher) = without_pods(&directory, &server, 5).await;
+    let resources = json!({"pods": {"watermark": now().to_string(), "resourceVersion": "7"}});
+    let bookmark = json!([{"type": "BOOKMARK", "clusterUid": "c-2", "instance": "i-2", "resources": resources}]);
+    assert_eq!(quotad.call("POST", "/v1/events", &[], &bookmark).0, 200);
+    let status = quotad.get("/v1/status");
+    let sources = status["sources"].as_array().unwrap().iter();
+    let shown = sources.map(|it| {
+        (it["name"].as_str().unwrap(), it["position"].is_u64(), it["watermarks"].is_array())
+    });
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [("OBJECTS", true, true), ("anonymous", false, true)],
+        "{status}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_limit_holds_while_the_publisher_is_away() {
     let (server, directory) = (Server::start(), TempDir::new().unwrap());
     let (quotad, publisher) = without_pods(&directory, &server, 2).await;

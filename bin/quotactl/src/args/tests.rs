@@ -55,3 +55,14 @@ fn help_has_every_command_once_in_a_group_and_the_help_of_one_its_own_options_fi
     let own = help.find("--min").unwrap();
     assert!(own < help.find("Common options:").unwrap() && !help.contains("Look:"), "{help}");
 }
+
+#[test]
+fn the_line_of_get_names_its_lists() {
+    let mut command = Arguments::command();
+    let get = command.find_subcommand_mut("get").unwrap();
+    let line = get.get_about().unwrap().to_string();
+    let names = get.get_subcommands().map(|it| it.get_name().trim_end_matches('s'));
+    let missing: Vec<_> = names.filter(|name| !line.contains(name)).collect();
+    // Few ask for these.
+    assert_eq!(missing, ["dead-letter"]);
+}

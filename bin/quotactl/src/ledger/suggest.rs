@@ -39,19 +39,21 @@ pub(super) fn run(ledger: &Offline, output: &Output, scope: &Scope, args: &Sugge
     };
     let only = scope.filter().map(Name::from);
     let begin = |state: &State| {
-        let groups = only.is_none().then(|| -> Names { Box::new(|_| true) });
+        let only = only.clone();
         let namespaces: Names =
             Box::new(move |name| only.as_ref().is_none_or(|only| **only == *name));
-        Suggesting::begin(state, asked, wish(args), namespaces, groups)
+        Suggesting::begin(state, asked, wish(args), namespaces)
     };
     let mut batches = ledger.batches(first);
     let folded = period::fold(&mut state, &mut batches, asked, begin, visit);
     drop(progress);
     let (suggesting, _) = folded.map_err(unfolded)?;
-    let items = suggesting.finish(&state, &Denials::new());
+    let counting = only.as_ref().map(|namespace| state.groups_of(namespace));
+    let is_shown = |group: &Name| counting.as_ref().is_none_or(|counting| counting.contains(group));
+    let items = suggesting.finish(&state, &Denials::new(), is_shown);
     let json = json!({"from": from, "to": to, "items": items});
     let suggestions: Suggestions = client::read(&json)?;
-    show_suggestions(output, &suggestions, &json, |limit| {
+    show_suggestions(output, &suggestions, &json, only.is_none(), |limit| {
         let manifest = match &limit.namespace {
             Some(namespace) => quota_manifest(&state, namespace, &limit.name),
             None => group_manifest(&state, &limit.name),

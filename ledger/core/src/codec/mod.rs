@@ -7,14 +7,14 @@
 //! The layout of every record is in `records`, once for both directions. It is format version 1, pinned
 //! by golden bytes; a change is a new version.
 
-mod batch;
-mod layout;
+mod entries;
+mod layout_macros;
 mod names;
 mod records;
 mod wire;
 
-pub use batch::{decode_entries, encode_entries};
-pub(crate) use layout::{record, variants};
+pub use entries::{decode_entries, encode_entries};
+pub(crate) use layout_macros::{record, variants};
 pub(crate) use wire::{Reader, Wire, Writer};
 
 /// Bytes that this version of the format does not produce.

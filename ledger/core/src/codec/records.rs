@@ -109,7 +109,7 @@ variants!(Event {
     37 => GroupSet(group),
     38 => GroupDeleted { name },
     39 => OverrideEnded { namespace, quota },
-    40 => LeaderChanged { epoch, node, instance },
+    40 => LeaderChanged { term, node, instance },
 });
 
 variants!(Enforcement {

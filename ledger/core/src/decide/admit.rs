@@ -14,8 +14,12 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, Decision, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester, case::Case,
-    explain, names, names::needs_later, reserve, versions,
+    Basis, Decision, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester,
+    awaited_versions,
+    case::Case,
+    explain,
+    name_conflicts::{self, needs_later},
+    reserve,
 };
 use crate::{
     event::{Event, Reservation},
@@ -132,7 +136,7 @@ fn decide(
     if let Some(before) = unseen_before(state, request) {
         return grow_unseen(state, now, by, request, before, holds, policy);
     }
-    let case = names::case(state, by, request);
+    let case = name_conflicts::case(state, by, request);
     if request.basis != Basis::Create && case.before.is_none() {
         return Err(no_previous_version(state, &case, policy));
     }
@@ -211,7 +215,7 @@ fn settle(
         || case.is_new_workload()
         || case.holds_more(&limits)
         || needs_later(state, &case)
-        || versions::grows_unseen(state, case.request, held, &limits);
+        || awaited_versions::grows_unseen(state, case.request, held, &limits);
     let events = match case.pending {
         _ if !holds => Vec::new(),
         _ if counts => case.grant(state, now, policy.default_ttl, policy)?,

@@ -4,9 +4,8 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::{
-    Basis, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester,
+    Basis, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester, awaited_versions,
     explain::{Detail, checked_quotas, detail},
-    versions,
 };
 use crate::{
     event::{Event, Reservation},
@@ -174,7 +173,7 @@ impl<'a> Case<'a> {
     /// The charge to each limit.
     ///
     /// # Errors
-    /// With all that whoever made the request is told.
+    /// The denial, with the details for the requester.
     pub(super) fn evaluate(
         &self,
         state: &State,
@@ -406,7 +405,7 @@ impl<'a> Case<'a> {
                 footprint: self.target.clone().into_owned(),
                 expiration: now.plus(ttl).max(pending.expiration),
             };
-            let awaited = versions::awaited(request, pending);
+            let awaited = awaited_versions::awaited(request, pending);
             return Ok([grown].into_iter().chain(awaited).collect());
         }
         if self.superseded.is_empty() {

@@ -1,7 +1,7 @@
 //! Drift: differences between the ledger and a listing, and their repair.
 
 use super::{
-    names,
+    name_conflicts,
     observe::{Adopted, adopt, as_before, ends_reservation},
 };
 use crate::{
@@ -199,7 +199,7 @@ fn set(
         was,
     };
     let mut events = vec![Event::ObjectCorrected(Box::new(correction))];
-    events.extend(names::settled(state, listed));
+    events.extend(name_conflicts::settled(state, listed));
     events.extend(quota.and_then(|quota| adopt(state, listed, quota)));
     Repaired::Done(events)
 }

@@ -5,52 +5,53 @@
 
 mod admit;
 mod adopted_group;
-mod again;
+mod awaited_versions;
 mod bounds;
 mod case;
 mod charging;
 mod correct;
 mod decision;
-mod due;
+mod expiry;
 mod explain;
 mod group;
 mod lifecycle;
-mod names;
+mod name_conflicts;
 mod namespaces;
 mod notice;
 mod observe;
-mod owner;
 mod quota;
 mod refusal;
 mod relist;
+mod replay_request;
 mod request;
+mod requester;
 mod reserve;
 mod room;
 mod unlimited;
-mod versions;
 mod watermark;
 
 pub use admit::{Measure, Review, admit, is_unlimited};
-pub(crate) use again::{Deciding, Need, PastRequest, refused_by};
 pub use bounds::Bounds;
 pub(crate) use bounds::RELISTS_MAX;
 pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{ComparedRecord, Comparison, Repair, Repaired, compare, repair};
 pub use decision::Decision;
-pub use due::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long};
+pub use expiry::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{
-    Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
+    Adopted, Sighting, Verdict, advance, gap, is_former, observe, reject, replace, reset,
+    was_consumed_before,
 };
-pub use owner::Requester;
 pub use quota::{
     Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,
     unless_adopted,
 };
 pub use refusal::{Audience, Denied, Notice, Refusal};
 pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
+pub(crate) use replay_request::{Deciding, Need, PastRequest, refused_by};
 pub use request::{Basis, FingerprintedRequest, Request};
+pub use requester::Requester;
 pub use reserve::{Checked, amounts_to_check, check, reserve, reserve_all};
 pub use room::{Fitting, fitting};
 pub use unlimited::{Unlimited, warning_of_unlimited};

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{adopted_group, charging::relieved, names, namespaces, quota::adopted_version, relist};
+use super::{
+    adopted_group, charging::relieved, name_conflicts, namespaces, quota::adopted_version, relist,
+};
 use crate::{
     event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
     state::State,
@@ -165,7 +167,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
             object.footprint = relieved(state, &object.namespace, &object.uid, footprint);
             object.ends_reservation = ends_reservation(state, &object);
             let adopted = quota.and_then(|quota| adopt(state, &object, &quota));
-            let named = names::settled(state, &object);
+            let named = name_conflicts::settled(state, &object);
             let replaced = Event::ObjectReplaced(object);
             Ok([replaced].into_iter().chain(adopted).chain(named).collect())
         }
@@ -216,7 +218,7 @@ fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) 
         quota.and_then(|quota| adopt(state, &object, quota))
     };
     let Some(recorded) = recorded else {
-        let named = names::settled(state, &object);
+        let named = name_conflicts::settled(state, &object);
         let more = adopted().into_iter().chain(named);
         return accepted(object, ends_reservation, more);
     };
@@ -316,9 +318,17 @@ pub fn reset(state: &State, source: &Name, incarnation: &Name) -> Vec<Event> {
     advanced.into_iter().chain([reset]).collect()
 }
 
-/// The name under which the former cursor of a reset source is recorded. No stream has this name.
+/// The end of the name under which the former cursor of a reset source is recorded. No stream has such a name.
+const FORMER: &str = "/former";
+
 fn former(source: &str) -> Name {
-    Name::from(format!("{source}/former"))
+    Name::from(format!("{source}{FORMER}"))
+}
+
+/// Whether the cursor of this name is the former one of a reset source.
+#[must_use]
+pub fn is_former(name: &str) -> bool {
+    name.ends_with(FORMER)
 }
 
 /// Whether a message that a source received at this time was consumed before the reset, and is read again.

@@ -118,7 +118,7 @@ pub fn fitting(
     Fitting { fit, refusal: Some(refusal) }
 }
 
-/// A request for so many objects at once.
+/// A request for this many objects at once.
 fn times(request: &Request, count: u64) -> Request {
     let amounts = request.footprint.resources.iter();
     Request {

@@ -1,4 +1,4 @@
-//! What each limit of a simulation is asked for.
+//! The demand on each limit of a simulation.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@ use super::{
     namespaces::{Extra, QuotaState, hold},
     objects::Object,
     sums::{Change, Parts, Sums},
-    tracked::End,
+    tracked_reservation::End,
 };
 use crate::event::{Cause, Ending, Entry, Event, Observed, QuotaRecord, Sequence};
 use quota_semantics::{Name, Timestamp, group::Sum, object::Footprint, uid::Uid};

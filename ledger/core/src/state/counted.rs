@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::{
     State,
-    chain::Link,
+    group_path::Link,
     groups::Groups,
     namespaces::{QuotaState, hold},
     overlay::Overlay,

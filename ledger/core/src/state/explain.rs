@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ObjectView, ObjectsView, State,
-    bearers::ByPlace,
     groups::Choosers,
+    name_holders::ByPlace,
     namespaces::{self, Claim, Namespace, hold},
     reservations,
     slab::Slab,
-    tracked::Tracked,
+    tracked_reservation::Tracked,
 };
 use crate::event::{QuotaRecord, Reservation, Sequence};
 use quota_semantics::{

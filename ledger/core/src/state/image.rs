@@ -8,19 +8,19 @@ use std::io::{self, Read, Write};
 
 use super::{
     Head, State,
-    bearers::{Bearers, ByPlace},
-    deadlines::Deadlines,
     deleted::{Deleted, Uids},
     groups::{self, Group, Groups},
+    name_holders::{ByPlace, NameHolders},
     namespaces::{Namespace, Namespaces},
     objects::{Object, Objects},
     observed::NamespaceUids,
+    override_ends::Deadlines,
     pool::{Pool, Pooled},
     progress::Progress,
     relists::Relists,
     reservations::Reservations,
     slab::Slab,
-    tracked::Tracked,
+    tracked_reservation::Tracked,
 };
 use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
@@ -137,7 +137,7 @@ impl State {
             deadlines: Deadlines::default(),
             head,
             relists,
-            bearers: Bearers::from_places(bearers),
+            bearers: NameHolders::from_places(bearers),
             charging,
             object_labels,
             progress,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{
     State,
     apply::Claims,
-    chain::Link,
+    group_path::Link,
     namespaces::{Claim, Namespace, QuotaState, growth},
     query,
     sums::{Parts, Sums},

@@ -4,31 +4,30 @@
 //! Every table is deterministic: equal entries give an equal state, byte for byte.
 
 mod apply;
-mod bearers;
-mod chain;
 mod charging;
 mod counted;
-mod deadlines;
 mod deleted;
 mod explain;
+mod group_path;
 mod groups;
 mod image;
 mod label;
 mod levels;
-mod limit_now;
+mod limit_sums;
 mod listable;
+mod name_holders;
 mod namespaces;
 mod objects;
 mod objects_view;
 mod observed;
 mod overlay;
-mod pending_counts;
+mod override_ends;
 mod places;
 mod pool;
 mod progress;
 mod query;
 mod quotas_view;
-mod relisting;
+mod relist_view;
 mod relists;
 mod reservations;
 mod reservations_view;
@@ -38,7 +37,7 @@ mod slab;
 mod sums;
 #[cfg(test)]
 mod tests;
-mod tracked;
+mod tracked_reservation;
 mod unlimited;
 mod view;
 
@@ -52,31 +51,31 @@ pub use namespaces::ObservedNamespace;
 pub use objects_view::ObjectsView;
 pub use progress::WatermarkView;
 pub use quotas_view::{CopiedQuota, QuotasView};
-pub use relisting::RelistView;
+pub use relist_view::RelistView;
 pub use reservations_view::{ReservationsPage, ReservationsView};
 pub use room::{LimitView, LimitsView, Room, room};
-pub use tracked::{End, ReservationPlace, ReservationState};
+pub use tracked_reservation::{End, ReservationPlace, ReservationState};
 pub use view::{
     Figure, Holding, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,
 };
 
 pub(crate) use counted::Counted;
 pub(crate) use levels::{ClaimPart, ObjectPart, Touched};
-pub(crate) use limit_now::LimitNow;
+pub(crate) use limit_sums::LimitNow;
 pub(crate) use listable::{Listable, RelistTarget, TARGET_OF_GROUPS, target_of_namespace};
 pub(crate) use overlay::Overlay;
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
 pub(crate) use reservations::Expiry;
-pub(crate) use tracked::Tracked;
+pub(crate) use tracked_reservation::Tracked;
 pub(crate) use unlimited::{bare, holding, limited, unlimited};
 
 use crate::event::{Cursor, Sequence};
-use bearers::Bearers;
-use deadlines::Deadlines;
 use groups::Groups;
+use name_holders::NameHolders;
 use namespaces::Namespaces;
 use objects::Objects;
 use observed::NamespaceUids;
+use override_ends::Deadlines;
 use pool::Pool;
 use progress::Progress;
 use quota_semantics::{Name, Timestamp, object::Footprint};
@@ -97,7 +96,7 @@ pub struct State {
     footprints: Pool<Footprint>,
     objects: Objects,
     reservations: Reservations,
-    bearers: Bearers,
+    bearers: NameHolders,
     sources: BTreeMap<Name, Cursor>,
     dead_letters: VecDeque<Sequence>,
     relists: Relists,

@@ -7,7 +7,7 @@ use std::{hash::BuildHasher, sync::Arc};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{
-    chain::Chain,
+    group_path::GroupPath,
     slab::Slab,
     sums::{Change, Excess, Parts, Sums},
 };
@@ -90,7 +90,7 @@ pub(crate) struct Namespace {
     /// The observed namespace itself.
     pub(crate) observed: Option<ObservedNamespace>,
     /// The groups that count objects of it.
-    pub(crate) chain: Chain,
+    pub(crate) chain: GroupPath,
     /// The sums of those groups that do not count all of it.
     pub(crate) shares: BTreeMap<u32, Arc<Sums>>,
 }

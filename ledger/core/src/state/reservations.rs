@@ -6,9 +6,8 @@ use std::{hash::BuildHasher, ops::Bound, sync::Arc};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::{
-    pending_counts::{PendingCounts, count_out},
     slab::Slab,
-    tracked::{Ended, Target, Tracked},
+    tracked_reservation::{Ended, Target, Tracked},
 };
 use crate::{
     event::{Reservation, Sequence},
@@ -334,6 +333,46 @@ impl Reservations {
 /// The hash of an object. Holders choose uids, so one uid may be reserved in very many namespaces.
 fn hash_of(hasher: &DefaultHashBuilder, namespace: &str, uid: &Uid) -> u64 {
     hasher.hash_one((namespace, uid))
+}
+
+/// What pending reservations count as against the bounds on their number: long ones count as several.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PendingCounts {
+    pub(super) all: usize,
+    /// Of each principal that has any.
+    pub(super) of_principal: HashMap<Name, usize>,
+    /// Beyond their number, of each namespace with long ones.
+    pub(super) more_in: HashMap<Name, usize>,
+}
+
+impl PendingCounts {
+    fn add(&mut self, owner: &Name, reservation: &Reservation) {
+        let count = size::count_of_reserved(&reservation.footprint);
+        self.all += count;
+        *self.of_principal.entry_ref(owner).or_default() += count;
+        if count > 1 {
+            *self.more_in.entry_ref(&reservation.namespace).or_default() += count - 1;
+        }
+    }
+
+    fn remove(&mut self, owner: &Name, reservation: &Reservation) {
+        let count = size::count_of_reserved(&reservation.footprint);
+        self.all -= count;
+        count_out(&mut self.of_principal, owner, count);
+        count_out(&mut self.more_in, &reservation.namespace, count - 1);
+    }
+}
+
+/// Removes this many from the count of a principal or namespace.
+fn count_out(counts: &mut HashMap<Name, usize>, name: &Name, fewer: usize) {
+    if fewer > 0
+        && let Some(count) = counts.get_mut(name)
+    {
+        *count -= fewer;
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
 use super::{
     State, reservations,
     slab::Slab,
-    tracked::{End, ReservationPlace, ReservationState, Tracked},
+    tracked_reservation::{End, ReservationPlace, ReservationState, Tracked},
 };
 use crate::event::Reservation;
 use quota_semantics::Timestamp;

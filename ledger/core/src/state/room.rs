@@ -106,7 +106,7 @@ impl State {
         let links = chain.iter().map(|link| {
             let group = self.groups.get(link.group);
             let share = found.and_then(|namespace| namespace.share_of(link.group));
-            let is_parent = |other: &super::chain::Link| group.parent == Some(other.group);
+            let is_parent = |other: &super::group_path::Link| group.parent == Some(other.group);
             CopiedLink {
                 record: group.record.clone(),
                 overridden: group.overridden.clone(),

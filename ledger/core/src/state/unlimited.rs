@@ -1,6 +1,6 @@
 //! The limits that apply to a reservation, and the resources that none of them limits.
 
-use super::{Counted, Overlay, State, tracked::Tracked, view::Holding};
+use super::{Counted, Overlay, State, tracked_reservation::Tracked, view::Holding};
 use quota_semantics::{
     Name,
     admission::{Limit as _, LimitKind},

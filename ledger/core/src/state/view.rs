@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::tracked::End;
+use super::tracked_reservation::End;
 use crate::event::{QuotaRecord, Reservation, Sequence};
 use quota_semantics::{
     Name, Timestamp, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,

@@ -132,6 +132,12 @@ impl Buckets {
         self.level = level;
     }
 
+    /// The level since the last change.
+    #[must_use]
+    pub const fn level(&self) -> Option<&Level> {
+        self.level.as_ref()
+    }
+
     /// The end of the bucket that is open.
     fn end(&self) -> Timestamp {
         let begin = self.begin();

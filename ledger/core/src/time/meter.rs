@@ -51,7 +51,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// For percentiles from `lowest` on, of at most so many nanoseconds.
+    /// For percentiles from `lowest` on, of at most this many nanoseconds.
     #[must_use]
     pub fn new(lowest: Percentile, most: u64) -> Self {
         let above = u128::from(most) * (WHOLE - u128::from(lowest.0)) / WHOLE;
@@ -319,7 +319,7 @@ pub(super) fn integrate(integral: &mut Quantity, amount: &Quantity, nanoseconds:
 }
 
 impl Measure {
-    /// The mean of `used + reserved` over so many nanoseconds: those of the period, or those in which there was such a
+    /// The mean of `used + reserved` over this many nanoseconds: those of the period, or those in which there was such a
     /// number.
     #[must_use]
     pub fn mean(&self, nanoseconds: u64) -> Quantity {

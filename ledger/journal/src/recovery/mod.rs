@@ -14,6 +14,7 @@ use std::{
 
 use super::{
     DIRECTORIES, Damage, Durable, Error, Operation, Options, SnapshotInfo,
+    anchor::{self, Anchor},
     archive::Archive,
     base::{self, Base},
     disk::{Disk, Lock, TEMPORARY},
@@ -21,7 +22,6 @@ use super::{
     snapshot::Snapshots,
     store::{Current, Epochs, Lifecycle, Signal, Store, WritePath},
     wal::{self, Wal, Writer},
-    watermark::{self, DurableWatermark},
 };
 
 /// Name of the lock file in the data directory. The file exists, and is not replaced, as long as the ledger is open.
@@ -78,7 +78,7 @@ pub(super) fn begin(
         let source = std::io::ErrorKind::DirectoryNotEmpty.into();
         return Err(Error::io(directory, Operation::BeginLedger, source));
     }
-    DurableWatermark::create(disk.as_ref(), directory, &base.position)?;
+    Anchor::create(disk.as_ref(), directory, &base.position)?;
     base::write(disk.as_ref(), directory, base)?;
     parts(disk, directory, options)
 }
@@ -91,7 +91,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         Opening { disk: disk.as_ref(), directory, repaired: Vec::new(), strays: Vec::new() };
     let base = opening.base()?;
     opening.remove_temporary_files()?;
-    let noted = opening.watermark()?;
+    let noted = opening.anchor()?;
     let sealed = opening.sealed_epochs(&base.position)?;
     let (checked_bytes, damaged_epochs) = opening.check_sealed(&sealed, &options)?;
     let sealed_end = sealed.last().map_or(base.position, |sealed| sealed.seal.last);
@@ -109,7 +109,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
     }
     let missing_archive = archive.as_ref().and_then(|archive| base.missing_in(archive));
     opening.sync_names()?;
-    let watermark = DurableWatermark::create(disk.as_ref(), directory, &durable)?;
+    let anchor = Anchor::create(disk.as_ref(), directory, &durable)?;
     let wal = Wal::new(directory.join(wal::DIRECTORY), read.segments);
     let epoch = Epoch::new(&directory.join(epoch::DIRECTORY), sealed_end);
     let flushed = opening.current_epoch(&epoch, &wal, &durable)?;
@@ -121,7 +121,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         directory: directory.to_path_buf(),
         options,
         wal,
-        write: WritePath::new(writer, durable, watermark),
+        write: WritePath::new(writer, durable, anchor),
         epochs: Epochs::new(directory.join(epoch::DIRECTORY), sealed, current),
         archive,
         snapshots,
@@ -176,7 +176,7 @@ impl Opening<'_> {
             return Ok(base);
         }
         let nothing = Base::at(Durable::NOTHING);
-        DurableWatermark::create(self.disk, self.directory, &nothing.position)?;
+        Anchor::create(self.disk, self.directory, &nothing.position)?;
         base::write(self.disk, self.directory, &nothing)?;
         Ok(nothing)
     }
@@ -199,9 +199,9 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// The last acknowledged position in the watermark file.
-    fn watermark(&mut self) -> Result<Option<Durable>, Error> {
-        let noted = watermark::read(self.disk, self.directory)?;
+    /// The last acknowledged position in the anchor file.
+    fn anchor(&mut self) -> Result<Option<Durable>, Error> {
+        let noted = anchor::read(self.disk, self.directory)?;
         if noted.unreadable > 0 || noted.position.is_none() {
             let left = match noted.position {
                 Some(position) => format!("sequence {} is left", position.sequence),

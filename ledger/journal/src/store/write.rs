@@ -7,12 +7,12 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::Store;
 use crate::{
     Batch, Durable, Error,
+    anchor::Anchor,
     disk::File,
     wal::{
         Writer,
         writer::{self, Prepared},
     },
-    watermark::DurableWatermark,
 };
 
 /// How long the writer waits for room before it checks again.
@@ -33,7 +33,7 @@ pub(crate) struct WritePath {
     unsynced: Mutex<Option<Unsynced>>,
     /// One sync of the log at a time: an error is reported once, and must not be attributed to another sync.
     syncing: Mutex<()>,
-    watermark: Mutex<DurableWatermark>,
+    anchor: Mutex<Anchor>,
 }
 
 /// Frames that are written and not synced. All of them are in the active segment.
@@ -46,7 +46,7 @@ struct Unsynced {
 }
 
 impl WritePath {
-    pub(crate) fn new(writer: Writer, durable: Durable, watermark: DurableWatermark) -> Self {
+    pub(crate) fn new(writer: Writer, durable: Durable, anchor: Anchor) -> Self {
         Self {
             writer: Mutex::new(writer),
             prepared: Mutex::new(None),
@@ -54,7 +54,7 @@ impl WritePath {
             synced: RwLock::new(durable),
             unsynced: Mutex::new(None),
             syncing: Mutex::new(()),
-            watermark: Mutex::new(watermark),
+            anchor: Mutex::new(anchor),
         }
     }
 
@@ -67,9 +67,9 @@ impl WritePath {
         *self.synced.read()
     }
 
-    /// Syncs the watermark file.
-    pub(crate) fn sync_watermark(&self) -> Result<(), Error> {
-        self.watermark.lock().sync()
+    /// Syncs the anchor file.
+    pub(crate) fn sync_anchor(&self) -> Result<(), Error> {
+        self.anchor.lock().sync()
     }
 }
 
@@ -119,7 +119,7 @@ impl Store {
             let end = writer.commit(true, publish)?;
             *self.write.unsynced.lock() = None;
             *self.write.synced.write() = end;
-            return self.write.watermark.lock().note(&end);
+            return self.write.anchor.lock().note(&end);
         }
         let bytes = writer.group_bytes();
         let end = writer.commit(false, publish)?;
@@ -161,11 +161,11 @@ impl Store {
 
     fn sync_up_to(&self, Unsynced { file, end, .. }: &Unsynced) -> Result<(), Error> {
         file.sync()?;
-        let mut watermark = self.write.watermark.lock();
-        watermark.note(end)?;
+        let mut anchor = self.write.anchor.lock();
+        anchor.note(end)?;
         // Rare enough to cost a sync: frames before the note are never taken for a torn write.
-        watermark.sync()?;
-        drop(watermark);
+        anchor.sync()?;
+        drop(anchor);
         *self.write.synced.write() = *end;
         let mut unsynced = self.write.unsynced.lock();
         let left = unsynced.take().filter(|unsynced| unsynced.end != *end);
@@ -188,7 +188,7 @@ impl Store {
     /// Ends the active segment; the next one begins at the durable position.
     fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
         self.sync_written()?;
-        self.write.sync_watermark()?;
+        self.write.sync_anchor()?;
         // The lock is held until the prepared file has its final name: otherwise another one could be prepared under
         // the same temporary name, and its zeros would end up in this segment.
         let mut prepared = self.write.prepared.lock();

@@ -151,7 +151,7 @@ fn a_torn_write_that_nobody_was_told_of_is_erased() {
         .find(|path| path.extension().is_some_and(|ending| ending == "log"))
         .unwrap();
     let before = fs::read(&log).unwrap();
-    let watermark = fs::read(original.path().join("anchor")).unwrap();
+    let anchor = fs::read(original.path().join("anchor")).unwrap();
     let (mut journal, _, _) = open(original.path());
     journal.append(batch(7, 2, 300)).unwrap();
     journal.append(batch(9, 2, 300)).unwrap();
@@ -169,7 +169,7 @@ fn a_torn_write_that_nobody_was_told_of_is_erased() {
                 bytes[torn..].fill(0);
             }
             fs::write(&log, &bytes).unwrap();
-            fs::write(original.path().join("anchor"), &watermark).unwrap();
+            fs::write(original.path().join("anchor"), &anchor).unwrap();
             let (journal, reader, recovery) = open(original.path());
             let last = recovery.durable.sequence;
             assert!([6, 8, 10].contains(&last), "{torn} {last}");

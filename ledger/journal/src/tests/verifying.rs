@@ -148,7 +148,7 @@ fn damage_to_each_of_our_files_is_found_and_named() {
             fs::write(&path, wrong).unwrap();
             let found = check(original.path());
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            // The watermark has two notes, so that one may be lost.
+            // The anchor has two notes, so that one may be lost.
             if name != "anchor" {
                 let named = found.damages.iter().any(|damage| damage.file == path);
                 assert!(named, "{name} at {place}: {:?}", found.damages);
@@ -316,7 +316,7 @@ fn a_ledger_without_its_beginning_is_missed() {
     }
 }
 
-/// An attacker who rewrites the write-ahead log, including chain and watermark, would also have to rewrite the epoch
+/// An attacker who rewrites the write-ahead log, including chain and anchor, would also have to rewrite the epoch
 /// that was filled from it.
 #[test]
 fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_it() {

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     super::{
+        anchor,
         archive::{Archive, ArchiveFile},
         base,
         epoch::{self, Epoch, Seal},
@@ -17,7 +18,6 @@ use super::{
         parallel,
         snapshot::Snapshots,
         wal::{self as wal, scan},
-        watermark,
     },
     Damage, Disk, Durable, Error, Findings, Frames, Observer, Verified,
 };
@@ -320,10 +320,10 @@ impl<'a> Verifier<'a> {
     /// Checks the segments of the write-ahead log, and the acknowledged position.
     fn wal(&mut self) -> Result<(), Error> {
         let directory = self.directory.join(wal::DIRECTORY);
-        let watermark = watermark::read(self.disk, self.directory)?;
-        let noted = watermark.position;
-        if noted.is_none() || watermark.unreadable > 0 {
-            let path = self.directory.join(watermark::FILE);
+        let anchor = anchor::read(self.disk, self.directory)?;
+        let noted = anchor.position;
+        if noted.is_none() || anchor.unreadable > 0 {
+            let path = self.directory.join(anchor::FILE);
             self.found.notes.push(format!("{}: a note cannot be read", path.display()));
         }
         let mut listed = self.disk.list(&directory)?;

@@ -11,10 +11,10 @@ use std::{mem, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::jetstream::{
-    BookmarkFile, Clock, Log, Names, Offset, WallClock,
-    bookmarks::Bookmarks,
+    Clock, Log, Names, Offset, PositionFile, WallClock,
     confirmations::Confirmations,
     log::{LogMessage, ServerMessage, ServerMessages},
+    stored_position::StoredPosition,
 };
 
 /// Without progress for this time another server is tried. A lost leader is replaced earlier: a candidate must not
@@ -159,7 +159,7 @@ impl Handle {
     /// Waits until it is certain that no other member led at the time of the call.
     ///
     /// # Errors
-    /// This member is over.
+    /// This member has stopped.
     pub async fn confirm(&self) -> Result<(), Ended> {
         let called = self.clock.now();
         if called < self.status.borrow().lease_until {
@@ -197,7 +197,7 @@ pub struct Driver<H> {
     read_at: Millis,
     /// When the next read is due, since there are new messages.
     read_due: Option<Millis>,
-    bookmarks: Bookmarks,
+    stored_position: StoredPosition,
     ahead_since: Option<Millis>,
     /// Whether the replica does not end where the log was read up to.
     is_out_of_step: bool,
@@ -218,7 +218,7 @@ impl<H: Host> Driver<H> {
         client: Client,
         names: Names,
         (identity, settings, wall): (Identity, Settings, Arc<WallClock>),
-        (file, position): (BookmarkFile, Option<Position>),
+        (file, position): (PositionFile, Option<Position>),
         host: H,
     ) -> Result<(Self, Handle), async_nats::SubscribeError> {
         let (log, messages) = Log::open(client, names, file.created()).await?;
@@ -242,7 +242,7 @@ impl<H: Host> Driver<H> {
             progress: (0, 0),
             read_at: 0,
             read_due: None,
-            bookmarks: Bookmarks::new(file, noted),
+            stored_position: StoredPosition::new(file, noted),
             ahead_since: None,
             is_out_of_step: false,
             is_barred: true,
@@ -354,8 +354,8 @@ impl<H: Host> Driver<H> {
                         self.read_at = self.clock.now();
                         self.log.read(from);
                     }
-                    Action::Lead { epoch } => {
-                        tracing::info!(epoch, "this node leads");
+                    Action::Lead { term } => {
+                        tracing::info!(term, "this node leads");
                         self.host.lead();
                         self.log.hint();
                     }
@@ -458,9 +458,9 @@ impl<H: Host> Driver<H> {
             self.progress.1 = now;
             self.log.reconnect().await;
         }
-        self.bookmarks.set(now, position);
-        self.bookmarks.store(&self.host.synced());
-        let noted = self.bookmarks.stored();
+        self.stored_position.set(now, position);
+        self.stored_position.store(&self.host.synced());
+        let noted = self.stored_position.stored();
         self.status.send_if_modified(|before| {
             let status = status(&self.member, noted, self.ahead_since);
             let changed = *before != status;

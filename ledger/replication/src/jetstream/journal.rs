@@ -46,7 +46,7 @@ impl<J> ReplicatedJournal<J> {
         let handle = self.handle.as_ref().ok_or(Error::Deposed)?;
         let (answer, answered) = oneshot::channel();
         let _ = handle.requests.send(request(answer));
-        // The request is dropped without an answer when this member is over.
+        // The request is dropped without an answer when this member has stopped.
         answered.blocking_recv().map_err(|_| Error::Deposed)
     }
 }

@@ -415,7 +415,7 @@ pub async fn initialise(
     let genesis = Message {
         ledger,
         partition: identity.partition,
-        epoch: 0,
+        term: 0,
         node: identity.node.clone(),
         instance: identity.instance,
         expected: 0,

@@ -67,7 +67,7 @@ pub enum Action {
     /// This member decides from now on: the state is complete up to its own fence.
     Lead {
         /// Its term.
-        epoch: u64,
+        term: u64,
     },
     /// The proposed batch is in the log: append it to the replica, then send its answers.
     Committed(StoredBatch),

@@ -6,7 +6,7 @@
 //!  8  kind           u8: 1 genesis, 2 fence, 3 handover, 4 group, 5 heartbeat
 //!  9  ledger id      16 bytes
 //! 25  partition      u32
-//! 29  epoch          u64
+//! 29  term          u64
 //! 37  instance       u64
 //! 45  expected       u64: the sequence of the stream that the sender had applied
 //! 53  previous       32 bytes: the chain hash of the last batch before
@@ -34,7 +34,7 @@ pub struct Message {
     /// The partition of that ledger.
     pub partition: u32,
     /// The term of its sender: each fence begins the next term.
-    pub epoch: u64,
+    pub term: u64,
     /// The sender's node.
     pub node: NodeName,
     /// The sender's process.
@@ -126,7 +126,7 @@ impl Message {
         bytes.push(self.kind.tag());
         bytes.extend_from_slice(self.ledger.as_bytes());
         bytes.extend_from_slice(&self.partition.to_le_bytes());
-        bytes.extend_from_slice(&self.epoch.to_le_bytes());
+        bytes.extend_from_slice(&self.term.to_le_bytes());
         bytes.extend_from_slice(&self.instance.to_le_bytes());
         bytes.extend_from_slice(&self.expected.to_le_bytes());
         bytes.extend_from_slice(self.previous.as_bytes());
@@ -166,7 +166,7 @@ impl Message {
         let [tag] = fields.array()?;
         let ledger = LedgerId::from_bytes(fields.array()?);
         let partition = u32::from_le_bytes(fields.array()?);
-        let epoch = u64::from_le_bytes(fields.array()?);
+        let term = u64::from_le_bytes(fields.array()?);
         let instance = u64::from_le_bytes(fields.array()?);
         let expected = u64::from_le_bytes(fields.array()?);
         let previous = Hash::from_bytes(fields.array()?);
@@ -185,7 +185,7 @@ impl Message {
         if !fields.0.is_empty() {
             return Err(damaged("bytes behind its end"));
         }
-        Ok(Self { ledger, partition, epoch, node, instance, expected, previous, kind })
+        Ok(Self { ledger, partition, term, node, instance, expected, previous, kind })
     }
 
     /// The chain position behind it, if the position before is `before`.
@@ -243,7 +243,7 @@ mod tests {
         Message {
             ledger: LedgerId::from_bytes(*b"0123456789abcdef"),
             partition: 0,
-            epoch: 3,
+            term: 3,
             node: "node-1".parse().unwrap(),
             instance: 0x0102_0304_0506_0708,
             expected: 41,

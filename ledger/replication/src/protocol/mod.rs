@@ -18,4 +18,4 @@ pub use append::Reply;
 pub use identity::{Identity, LedgerId, NodeName, ParseError};
 pub use member::{Action, Counts, Member, Role, Settings, Stored};
 pub use message::{DecodeError, Kind, Message};
-pub use verify::{Bookmark, Leader, Millis, Position, Stop};
+pub use verify::{Leader, Millis, PendingPosition, Position, Stop};

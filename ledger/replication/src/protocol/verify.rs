@@ -25,7 +25,7 @@ pub struct Position {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leader {
     /// Its term.
-    pub epoch: u64,
+    pub term: u64,
     /// Its node.
     pub node: NodeName,
     /// Its process.
@@ -77,8 +77,8 @@ impl Position {
     pub const NOTHING: Self = Self { ledger: None, stream: 0, end: Durable::NOTHING, leader: None };
 
     /// The current term; 0 before the first leader.
-    pub fn epoch(&self) -> u64 {
-        self.leader.as_ref().map_or(0, |leader| leader.epoch)
+    pub fn term(&self) -> u64 {
+        self.leader.as_ref().map_or(0, |leader| leader.term)
     }
 
     /// Whether the position is directly behind this message, which a stream holds at the sequence [`Position::stream`].
@@ -88,7 +88,7 @@ impl Position {
         let Ok(message) = Message::decode(message) else {
             return false;
         };
-        let sender = Some((message.epoch, &message.node, message.instance));
+        let sender = Some((message.term, &message.node, message.instance));
         let leader = self.leader.as_ref();
         let hash = match message.kind.batch() {
             Some(batch) => batch.hash,
@@ -97,7 +97,7 @@ impl Position {
         is_next(self.stream, message.expected)
             && self.ledger == Some(message.ledger)
             && self.end.hash == hash
-            && leader.map(|leader| (leader.epoch, &leader.node, leader.instance)) == sender
+            && leader.map(|leader| (leader.term, &leader.node, leader.instance)) == sender
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn follow(
     if position.ledger.is_some_and(|ledger| ledger != message.ledger) {
         return Err(broken(format!("it is of the ledger {}", message.ledger)));
     }
-    if message.epoch < position.epoch() {
+    if message.term < position.term() {
         position.stream = sequence;
         return Ok(Followed::Old);
     }
@@ -175,21 +175,21 @@ fn continues(position: &Position, message: &Message) -> Result<(), String> {
             return Err(format!("ledger time goes back to {time}"));
         }
     }
-    let epoch = position.epoch();
+    let term = position.term();
     match &message.kind {
         Kind::Genesis { .. } => Ok(()),
-        Kind::Fence(_) if is_next(message.epoch, epoch) => Ok(()),
-        Kind::Fence(_) => Err(format!("term {} behind {epoch}", message.epoch)),
+        Kind::Fence(_) if is_next(message.term, term) => Ok(()),
+        Kind::Fence(_) => Err(format!("term {} behind {term}", message.term)),
         _ => match &position.leader {
             Some(leader)
-                if leader.epoch == message.epoch
+                if leader.term == message.term
                     && leader.node == message.node
                     && leader.instance == message.instance
                     && leader.handed_to.is_none() =>
             {
                 Ok(())
             }
-            _ => Err(format!("{} does not lead in term {}", message.node, message.epoch)),
+            _ => Err(format!("{} does not lead in term {}", message.node, message.term)),
         },
     }
 }
@@ -202,7 +202,7 @@ pub(crate) fn advance(position: &mut Position, sequence: u64, message: &Message)
     match &message.kind {
         Kind::Fence(_) => {
             position.leader = Some(Leader {
-                epoch: message.epoch,
+                term: message.term,
                 node: message.node.clone(),
                 instance: message.instance,
                 handed_to: None,
@@ -220,11 +220,11 @@ pub(crate) fn advance(position: &mut Position, sequence: u64, message: &Message)
 /// A position to be stored. It is stored only after the replica is synced up to it: a member that starts from a stored
 /// position has everything before it.
 #[derive(Debug, Default)]
-pub struct Bookmark {
+pub struct PendingPosition {
     waiting: Option<Position>,
 }
 
-impl Bookmark {
+impl PendingPosition {
     /// Sets the position to be stored, instead of one that still waits.
     pub fn set(&mut self, position: &Position) {
         self.waiting = Some(position.clone());
@@ -252,7 +252,7 @@ mod tests {
         let message = Message {
             ledger: LedgerId::from_bytes([1; 16]),
             partition: 0,
-            epoch: 0,
+            term: 0,
             node: "n1".parse().unwrap(),
             instance: 0,
             expected: u64::MAX,
@@ -270,7 +270,7 @@ mod tests {
         let heartbeat = Message {
             ledger: LedgerId::from_bytes([1; 16]),
             partition: 0,
-            epoch: 3,
+            term: 3,
             node: "n1".parse().unwrap(),
             instance: 7,
             expected: 41,
@@ -282,7 +282,7 @@ mod tests {
             stream: 42,
             end: Durable { sequence: 9, hash: heartbeat.previous, time: Timestamp::EPOCH },
             leader: Some(Leader {
-                epoch: 3,
+                term: 3,
                 node: "n1".parse().unwrap(),
                 instance: 7,
                 handed_to: None,
@@ -293,7 +293,7 @@ mod tests {
             |other| other.ledger = LedgerId::from_bytes([9; 16]),
             |other| other.previous = Hash::GENESIS,
             |other| other.expected = 42,
-            |other| other.epoch = 4,
+            |other| other.term = 4,
             |other| other.instance = 8,
         ];
         for change in changes {

@@ -10,7 +10,7 @@ use quota_core::{
     transaction::WriteTransaction,
 };
 use quota_journal::{Batch, Durable, Error, Journal, StoredBatch};
-use quota_ledger::group_commit::{Appended, GroupCommit, SealedBatch};
+use quota_ledger::group_commit::{Appended, ClosedBatch, GroupCommit};
 use quota_replication::protocol::{Identity, Member, Millis, NodeName, Position, Role, Settings};
 use quota_semantics::Timestamp;
 
@@ -49,7 +49,7 @@ pub(crate) struct Process {
     /// The batch in the log, or on its way there.
     held: Option<Appended<Answer>>,
     /// Answers without entries that wait for a lease.
-    waiting: Option<SealedBatch<Answer>>,
+    waiting: Option<ClosedBatch<Answer>>,
     policy: Policy,
 }
 
@@ -156,7 +156,7 @@ impl Process {
                 break;
             }
         }
-        let Some(closed) = self.group_commit.seal() else {
+        let Some(closed) = self.group_commit.close() else {
             if self.held.is_none()
                 && self.queue.is_empty()
                 && let Some(to) = self.hands_over_to.take()
@@ -178,7 +178,7 @@ impl Process {
     }
 
     /// Answers without entries may be sent only while no other member can lead.
-    fn let_go(&mut self, now: Millis, closed: SealedBatch<Answer>) -> Vec<Answer> {
+    fn let_go(&mut self, now: Millis, closed: ClosedBatch<Answer>) -> Vec<Answer> {
         if now >= self.member.lease_until() {
             self.waiting = Some(closed);
             self.member.renew_lease(now);

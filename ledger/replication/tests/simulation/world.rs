@@ -12,7 +12,7 @@ use std::{
 
 use quota_journal::{Hash, StoredBatch};
 use quota_replication::protocol::{
-    Action, Bookmark, Identity, Kind, LedgerId, Message, NodeName, Position, Reply, Role,
+    Action, Identity, Kind, LedgerId, Message, NodeName, PendingPosition, Position, Reply, Role,
 };
 use quota_semantics::Timestamp;
 
@@ -55,7 +55,7 @@ struct Node {
     replica: Vec<StoredBatch>,
     /// The number of its synced batches.
     synced: usize,
-    bookmark: Bookmark,
+    pending: PendingPosition,
     /// Its position in the stream when that was last stored.
     position: Position,
     process: Option<Process>,
@@ -138,7 +138,7 @@ impl quota_testkit::simulation::World for World {
         let genesis = Message {
             ledger: LedgerId::from_bytes([1; 16]),
             partition: 0,
-            epoch: 0,
+            term: 0,
             node: name(0),
             instance: 0,
             expected: 0,
@@ -155,7 +155,7 @@ impl quota_testkit::simulation::World for World {
         let node = |random: &mut Random| Node {
             replica: Vec::new(),
             synced: 0,
-            bookmark: Bookmark::default(),
+            pending: PendingPosition::default(),
             position: Position::NOTHING,
             process: None,
             paused_until: 0,
@@ -447,7 +447,7 @@ fn short(event: &Event) -> String {
         Event::Publish(bytes, (node, _, expected)) => {
             let kind = Message::decode(bytes).map(|message| match message.kind {
                 Kind::Group(batch) => format!("group {}", batch.batch.first_sequence),
-                Kind::Fence(_) => format!("fence {}", message.epoch),
+                Kind::Fence(_) => format!("fence {}", message.term),
                 Kind::Handover { to } => format!("handover to {to}"),
                 kind => format!("{kind:?}"),
             });

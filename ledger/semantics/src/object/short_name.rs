@@ -8,8 +8,8 @@ const HASH_DIGITS: usize = 16;
 /// The short form of a name that is longer than 253 bytes, or has control characters: its beginning, and its hash, by
 /// which it differs from other long names. None: the name is recorded as it is.
 ///
-/// API servers take names of roles of any length. The author of such a name chose it, and shall not keep the lists of
-/// everybody from being complete.
+/// API servers take names of roles of any length. The author of such a name chose it; it must not make everyone's
+/// lists incomplete.
 pub fn short_name(name: &str) -> Option<String> {
     if name.len() <= MAX_SUBDOMAIN && !name.contains(char::is_control) {
         return None;

@@ -209,7 +209,8 @@ proptest! {
         let once = plus(&a, &b.times(n));
         prop_assert_eq!(parts(&sum), parts(&once));
         sum.add_times(&b, n);
-        prop_assert_eq!(parts(&sum), parts(&plus(&once, &b.times(n))));
+        let twice = plus(&once, &b.times(n));
+        prop_assert_eq!(parts(&sum), parts(&twice));
     }
 
     #[test]

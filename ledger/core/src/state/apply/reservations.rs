@@ -8,7 +8,7 @@ use crate::{
     state::{
         State,
         sums::Change,
-        tracked::{End, Ended, Tracked},
+        tracked_reservation::{End, Ended, Tracked},
     },
 };
 use quota_semantics::{Timestamp, object::Footprint, resource::ResourceList, uid::Uid};

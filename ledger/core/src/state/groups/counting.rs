@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Groups;
 use crate::state::{
     State,
-    chain::Link,
+    group_path::Link,
     namespaces::{Claim, Namespace, hold},
     sums::{Change, Excess, Parts, Sums},
 };

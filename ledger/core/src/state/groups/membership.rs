@@ -8,7 +8,7 @@ use crate::{
     event::{NamespaceRecord, Reservation},
     state::{
         State,
-        chain::{Chain, Link},
+        group_path::{GroupPath, Link},
         namespaces::Namespace,
     },
 };
@@ -36,7 +36,7 @@ impl Groups {
     }
 
     /// The groups that count objects of a namespace. Undecided groups do not count it yet.
-    pub(super) fn chain(&self, name: &Name, record: Option<&NamespaceRecord>) -> Chain {
+    pub(super) fn chain(&self, name: &Name, record: Option<&NamespaceRecord>) -> GroupPath {
         let candidates = self.anchors.candidates(name, record.map(|record| &record.labels));
         // The selecting groups below each group; none: the group counts all objects.
         let mut found: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
@@ -107,10 +107,10 @@ impl State {
         let before = namespace.chain.clone();
         let record = namespace.record();
         let after = match self.groups.is_empty() {
-            true => Chain::default(),
+            true => GroupPath::default(),
             false => self.groups.chain(&namespace.name, record),
         };
-        let stays = |link: &Link, others: &Chain| {
+        let stays = |link: &Link, others: &GroupPath| {
             others.iter().any(|other| other.counts_as(link)) && !is_other(link)
         };
         for link in before.iter().filter(|link| !stays(link, &after)) {
@@ -128,9 +128,9 @@ impl State {
     }
 
     /// The groups that count objects of a namespace, even if the namespace is empty.
-    pub(crate) fn chain_of(&self, namespace: &Name) -> Chain {
+    pub(crate) fn chain_of(&self, namespace: &Name) -> GroupPath {
         match self.namespaces.find(namespace) {
-            _ if self.groups.is_empty() => Chain::default(),
+            _ if self.groups.is_empty() => GroupPath::default(),
             Some(namespace) => namespace.chain.clone(),
             None => self.groups.chain(namespace, None),
         }

@@ -16,8 +16,8 @@
 //! a grant grows with the length of the chain alone.
 
 mod adopted;
-mod anchors;
 mod counting;
+mod label_index;
 mod membership;
 mod open;
 mod structure;
@@ -26,13 +26,13 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{chain::Link, slab::Slab};
+use super::{group_path::Link, slab::Slab};
 use crate::{
     codec::record,
     event::{Event, GroupRecord, Sequence},
     size,
 };
-use anchors::Anchors;
+use label_index::LabelIndex;
 use open::Open;
 use quota_semantics::{
     Name, Timestamp,
@@ -145,7 +145,7 @@ pub(crate) struct Groups {
     pub(crate) by_name: BTreeMap<Name, u32>,
     /// By the name of the parent, whether the parent exists or not.
     children: BTreeMap<Name, BTreeSet<u32>>,
-    anchors: Anchors,
+    anchors: LabelIndex,
     open: Open,
     uids: adopted::Uids,
     /// The namespaces in which each group counts objects, by name, so that the first of very many are found at once.

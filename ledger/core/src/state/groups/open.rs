@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Groups, anchors::Anchors, remove};
+use super::{Groups, label_index::LabelIndex, remove};
 use crate::state::State;
 use quota_semantics::{
     Name,
@@ -42,7 +42,7 @@ impl Open {
 }
 
 fn is_open(selector: &Selector) -> bool {
-    !Anchors::is_decided_by_name(selector) && Anchors::names(selector).is_none()
+    !LabelIndex::is_decided_by_name(selector) && LabelIndex::names(selector).is_none()
 }
 
 impl Groups {

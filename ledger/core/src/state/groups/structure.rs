@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Group, Groups, anchors::Anchors};
+use super::{Group, Groups, label_index::LabelIndex};
 use crate::{
     event::{Entry, GroupRecord},
     state::{
         State,
-        chain::Link,
+        group_path::Link,
         namespaces::{Extra, QuotaState},
     },
 };
@@ -209,7 +209,7 @@ impl State {
             let record = namespace.record();
             Groups::decides(selector, &namespace.name, record) == Some(true)
         };
-        match Anchors::names(selector) {
+        match LabelIndex::names(selector) {
             Some(names) => {
                 let places = names.iter().filter_map(|name| self.namespaces.place(name));
                 places.filter(is_for).collect()

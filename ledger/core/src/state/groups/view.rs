@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Group, hard};
 use crate::{
     event::{GroupRecord, Sequence},
-    state::{Figure, State, chain::Link, namespaces::Namespace, query::used, sums::Sums},
+    state::{Figure, State, group_path::Link, namespaces::Namespace, query::used, sums::Sums},
 };
 use quota_semantics::{
     Name, Timestamp,

@@ -16,7 +16,7 @@ use crate::{
         pool::Pooled,
         relists::Relists,
         slab::Slab,
-        tracked::Tracked,
+        tracked_reservation::Tracked,
     },
 };
 use quota_semantics::{Name, object::Footprint, uid::Uid};

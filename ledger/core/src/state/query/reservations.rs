@@ -8,7 +8,7 @@ use crate::{
         State,
         namespaces::growth,
         reservations::Expiry,
-        tracked::{End, Target, Tracked},
+        tracked_reservation::{End, Target, Tracked},
         view::{ReservationStatus, ReservationView},
     },
 };

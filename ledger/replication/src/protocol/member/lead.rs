@@ -114,7 +114,7 @@ impl Member {
             Kind::Fence(batch) => {
                 self.role = Role::Leader;
                 self.actions.push(Action::Apply(batch));
-                self.actions.push(Action::Lead { epoch: message.epoch });
+                self.actions.push(Action::Lead { term: message.term });
             }
             Kind::Group(batch) => self.actions.push(Action::Committed(batch)),
             Kind::Handover { to } => {
@@ -152,7 +152,7 @@ impl Member {
         let message = Message {
             ledger,
             partition: self.identity.partition,
-            epoch: (self.position.epoch()).saturating_add(matches!(kind, Kind::Fence(_)).into()),
+            term: (self.position.term()).saturating_add(matches!(kind, Kind::Fence(_)).into()),
             node: self.identity.node.clone(),
             instance: self.identity.instance,
             expected: self.position.stream,
@@ -194,14 +194,14 @@ impl Member {
             self.role = Role::Candidate;
             return self.press_on(now);
         }
-        let epoch = self.position.epoch().saturating_add(1);
+        let term = self.position.term().saturating_add(1);
         let end = self.position.end;
         let entry = Entry {
             sequence: end.sequence.saturating_add(1),
             time: wall.max(end.time),
             actor: Actor::named(&format!("node:{}", self.identity.node)),
             event: Event::LeaderChanged {
-                epoch,
+                term,
                 node: self.identity.node.as_str().into(),
                 instance: self.identity.instance,
             },

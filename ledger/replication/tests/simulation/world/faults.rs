@@ -1,6 +1,6 @@
 //! Faults of nodes and of the stream.
 
-use quota_replication::protocol::{Bookmark, Position};
+use quota_replication::protocol::{PendingPosition, Position};
 
 use super::{super::process::Process, Event, NODES, Node, World, name};
 
@@ -9,7 +9,7 @@ impl World {
         let killed = &mut self.nodes[node];
         killed.process = None;
         killed.paused_until = 0;
-        killed.bookmark = Bookmark::default();
+        killed.pending = PendingPosition::default();
         self.after(down, Event::Start(node));
     }
 

@@ -113,14 +113,14 @@ impl World {
             && let Some(process) = &node.process
             && process.member.in_flight_since().is_none()
         {
-            node.bookmark.set(process.member.position());
+            node.pending.set(process.member.position());
         }
         if is_synced {
             node.synced = node.replica.len();
         }
         let synced = node.replica[..node.synced].last();
         let synced = synced.map_or(Durable::NOTHING, StoredBatch::end);
-        if let Some(position) = node.bookmark.due(&synced) {
+        if let Some(position) = node.pending.due(&synced) {
             node.position = position;
         }
         Ok(())

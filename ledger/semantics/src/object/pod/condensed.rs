@@ -74,7 +74,7 @@ pub(in crate::object) fn canonical(amounts: ResourceList) -> ResourceList {
     amounts.into_iter().map(canonical).collect()
 }
 
-/// Leaves out amounts if more than so many bytes of JSON are taken by others than those that are kept: zeros, which count
+/// Leaves out amounts if more than this many bytes of JSON are taken by others than those that are kept: zeros, which count
 /// nothing, and then the last ones by name. Returns how many of the latter.
 fn shorten(amounts: &mut ResourceList, max_bytes: usize, is_kept: impl Fn(&str) -> bool) -> usize {
     let length = |name: &Name, amount: &Quantity| match is_kept(name) {

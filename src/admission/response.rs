@@ -16,7 +16,7 @@ use quota_semantics::{
 
 use super::{
     Decided, Fault, Rules,
-    audit::{self, Seal},
+    audit::{self, AnnotationKey},
     wire::{self, Answer, Details, Request, Status},
 };
 use crate::{
@@ -82,7 +82,7 @@ pub(super) fn decided(
     behind: bool,
     decided: &Decided,
     rules: &Rules,
-    seal: &Seal,
+    annotation_key: &AnnotationKey,
 ) -> Response {
     let mut annotations = BTreeMap::from([("sequence", decided.sequence.to_string())]);
     let mut warnings = Vec::new();
@@ -97,7 +97,7 @@ pub(super) fn decided(
                 annotations.insert("sequence", sequence.to_string());
             }
             if let Some(hold) = &decided.hold {
-                annotations.insert(audit::ANNOTATION, seal.close(hold));
+                annotations.insert(audit::ANNOTATION, annotation_key.close(hold));
             }
             annotate(&mut annotations, &admitted.charged);
             let unlimited = decide::warning_of_unlimited(&request.namespace, &admitted.unlimited);

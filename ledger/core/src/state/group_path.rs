@@ -21,4 +21,4 @@ impl Link {
 }
 
 /// The groups that count objects of a namespace, children before their parents.
-pub(crate) type Chain = Arc<[Link]>;
+pub(crate) type GroupPath = Arc<[Link]>;

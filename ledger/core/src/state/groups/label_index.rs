@@ -14,7 +14,7 @@ use quota_semantics::{
 
 /// Groups by a label that their members must have.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Anchors {
+pub(super) struct LabelIndex {
     by_label: BTreeMap<(Name, Name), BTreeSet<u32>>,
     /// Groups that require no value of a label, but select by the name of a namespace.
     by_name: BTreeSet<u32>,
@@ -37,7 +37,7 @@ fn anchors(selector: &LabelSelector) -> Option<Vec<(Name, Name)>> {
     all.iter().find(of_names).or(all.first()).cloned()
 }
 
-impl Anchors {
+impl LabelIndex {
     pub(super) fn insert(&mut self, group: u32, selector: &Selector) {
         if selector.is_empty() {
             return;

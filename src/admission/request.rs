@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::wire;
-use crate::{reason::Reason, unread::in_plain_words};
+use crate::{parse_errors::in_plain_words, reason::Reason};
 
 /// Largest footprint of an object, in bytes of its names: an entry holds the footprint.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;

@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{State, apply::Key, sums::Change, tracked::Tracked};
+use super::{State, apply::Key, sums::Change, tracked_reservation::Tracked};
 use crate::event::Reservation;
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 
 /// The objects that bear the names of pending reservations and of commits, by the places of these reservations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bearers {
+pub(crate) struct NameHolders {
     by_place: ByPlace,
     by_bearer: BTreeSet<(Uid, u32)>,
 }
@@ -51,7 +51,7 @@ impl ByPlace {
     }
 }
 
-impl Bearers {
+impl NameHolders {
     pub(crate) fn from_places(by_place: BTreeMap<u32, Uid>) -> Self {
         let mut bearers = Self::default();
         for (place, uid) in by_place {

@@ -1,6 +1,6 @@
-//! The durable watermark: the last acknowledged position, in the file `anchor` beside the write-ahead log.
+//! The anchor: the last acknowledged position, in the file `anchor` beside the write-ahead log.
 //!
-//! A write-ahead log that ends in garbage was torn by a crash, or was damaged. If the watermark is behind that place,
+//! A write-ahead log that ends in garbage was torn by a crash, or was damaged. If the anchor is behind that place,
 //! it was damaged. The note is written after each sync of the log, and is itself synced only when a segment or the
 //! journal is closed: a killed process loses nothing of it, a power loss may leave an older note, which is still
 //! correct, but less precise.
@@ -22,13 +22,13 @@ const MAGIC: [u8; 3] = *b"QLA";
 const SLOT_BYTES: usize = 512;
 
 /// The file of the last acknowledged position.
-pub(super) struct DurableWatermark {
+pub(super) struct Anchor {
     file: Arc<dyn File>,
     /// The slot for the next note.
     next: usize,
 }
 
-/// The content of the watermark file.
+/// The content of the anchor file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notes {
     /// The later of its notes; none if no slot can be read.
@@ -63,8 +63,8 @@ fn parse(slot: &[u8]) -> Option<Durable> {
     open_record(MAGIC, slot).ok()?.position()
 }
 
-impl DurableWatermark {
-    /// Creates the watermark file at `position`, durably, replacing any other. Both slots get the note, one after the
+impl Anchor {
+    /// Creates the anchor file at `position`, durably, replacing any other. Both slots get the note, one after the
     /// other, so that no older one is left.
     pub(super) fn create(
         disk: &dyn Disk,
@@ -126,13 +126,13 @@ mod tests {
         let path = directory.path();
         let nothing = read(&RealDisk, path).unwrap();
         assert_eq!((nothing.position, nothing.unreadable), (None, 0));
-        let mut watermark = DurableWatermark::create(&RealDisk, path, &position(4)).unwrap();
+        let mut anchor = Anchor::create(&RealDisk, path, &position(4)).unwrap();
         for sequence in 5..9 {
-            watermark.note(&position(sequence)).unwrap();
+            anchor.note(&position(sequence)).unwrap();
             let noted = read(&RealDisk, path).unwrap();
             assert_eq!(noted.position, Some(position(sequence)));
         }
-        watermark.sync().unwrap();
+        anchor.sync().unwrap();
         let mut bytes = std::fs::read(path.join(FILE)).unwrap();
         bytes[SLOT_BYTES + 20] ^= 1;
         std::fs::write(path.join(FILE), &bytes).unwrap();

@@ -31,7 +31,7 @@ struct Written {
 
 /// The file of one data directory.
 #[derive(Clone, Debug)]
-pub struct BookmarkFile {
+pub struct PositionFile {
     file: PathBuf,
     created: Option<String>,
     /// Held while a position is being written.
@@ -40,7 +40,7 @@ pub struct BookmarkFile {
 
 /// Why the file could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum BookmarkFileError {
+pub enum PositionFileError {
     /// The operating system refused it.
     #[error("{}: {source}", path.display())]
     Io {
@@ -59,7 +59,7 @@ pub enum BookmarkFileError {
     },
 }
 
-impl BookmarkFile {
+impl PositionFile {
     /// Its name in the data directory.
     pub const NAME: &str = "replica.json";
 
@@ -79,21 +79,21 @@ impl BookmarkFile {
         self.created.as_ref()?.parse().ok()
     }
 
-    fn io(&self, source: io::Error) -> BookmarkFileError {
+    fn io(&self, source: io::Error) -> PositionFileError {
         let path = self.file.clone();
-        BookmarkFileError::Io { path, source }
+        PositionFileError::Io { path, source }
     }
 
-    fn invalid(&self, why: impl ToString) -> BookmarkFileError {
+    fn invalid(&self, why: impl ToString) -> PositionFileError {
         let (path, why) = (self.file.clone(), why.to_string());
-        BookmarkFileError::Invalid { path, why }
+        PositionFileError::Invalid { path, why }
     }
 
     /// Reads the position; none if this data directory has not been a replica yet.
     ///
     /// # Errors
     /// The file exists and cannot be read, or not be parsed. Without the file the log is read from its beginning.
-    pub fn read(&self) -> Result<Option<Position>, BookmarkFileError> {
+    pub fn read(&self) -> Result<Option<Position>, PositionFileError> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -113,8 +113,8 @@ impl BookmarkFile {
     /// The content of the file, in one line: for a node that joins with a backup of this replica.
     ///
     /// # Errors
-    /// As [`BookmarkFile::read`].
-    pub fn text(&self) -> Result<Option<String>, BookmarkFileError> {
+    /// As [`PositionFile::read`].
+    pub fn text(&self) -> Result<Option<String>, PositionFileError> {
         match fs::read(&self.file) {
             Ok(text) => {
                 let written = self.parse(&text)?;
@@ -126,17 +126,17 @@ impl BookmarkFile {
         }
     }
 
-    /// Writes the [`BookmarkFile::text`] of another node.
+    /// Writes the [`PositionFile::text`] of another node.
     ///
     /// # Errors
     /// It cannot be parsed, or not be written.
-    pub fn write_text(&self, text: &str) -> Result<Position, BookmarkFileError> {
+    pub fn write_text(&self, text: &str) -> Result<Position, PositionFileError> {
         let written = self.parse(text.as_bytes())?;
         self.put(&written)?;
         self.position(written)
     }
 
-    fn parse(&self, text: &[u8]) -> Result<Written, BookmarkFileError> {
+    fn parse(&self, text: &[u8]) -> Result<Written, PositionFileError> {
         let written: Written = serde_json::from_slice(text).map_err(|error| self.invalid(error))?;
         match written.version {
             1 => Ok(written),
@@ -144,7 +144,7 @@ impl BookmarkFile {
         }
     }
 
-    fn position(&self, written: Written) -> Result<Position, BookmarkFileError> {
+    fn position(&self, written: Written) -> Result<Position, PositionFileError> {
         let hash = written.hash.parse().map_err(|error| self.invalid(error))?;
         Ok(Position {
             ledger: Some(written.ledger),
@@ -168,7 +168,7 @@ impl BookmarkFile {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write(&self, position: &Position) -> Result<(), BookmarkFileError> {
+    pub fn write(&self, position: &Position) -> Result<(), PositionFileError> {
         let Some(ledger) = position.ledger else {
             return Ok(());
         };
@@ -185,7 +185,7 @@ impl BookmarkFile {
         self.put(&written)
     }
 
-    fn put(&self, written: &Written) -> Result<(), BookmarkFileError> {
+    fn put(&self, written: &Written) -> Result<(), PositionFileError> {
         let text = serde_json::to_vec_pretty(written).map_err(|error| self.invalid(error))?;
         let new = self.file.with_extension("json.tmp");
         let write = || -> io::Result<()> {
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_position_is_read_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
-        let file = BookmarkFile::new(directory.path());
+        let file = PositionFile::new(directory.path());
         assert_eq!(file.read().unwrap(), None);
         let position = Position {
             ledger: Some(LedgerId::from_bytes([9; 16])),
@@ -220,7 +220,7 @@ mod tests {
                 time: Timestamp::from_nanoseconds(7),
             },
             leader: Some(Leader {
-                epoch: 2,
+                term: 2,
                 node: "n1".parse().unwrap(),
                 instance: u64::MAX,
                 handed_to: None,
@@ -237,17 +237,17 @@ mod tests {
         let line = file.text().unwrap().unwrap();
         assert!(!line.contains('\n'));
         let other = tempfile::tempdir().unwrap();
-        let joined = BookmarkFile::new(other.path());
+        let joined = PositionFile::new(other.path());
         assert_eq!(joined.write_text(&line).unwrap(), position);
         assert_eq!(joined.in_stream("1".to_owned()).read().unwrap(), Some(position));
-        assert!(BookmarkFile::new(other.path()).write_text("{}").is_err());
-        let path = directory.path().join(BookmarkFile::NAME);
+        assert!(PositionFile::new(other.path()).write_text("{}").is_err());
+        let path = directory.path().join(PositionFile::NAME);
         fs::write(&path, "{").unwrap();
         let read = file.read();
-        assert!(matches!(read, Err(BookmarkFileError::Invalid { .. })), "{read:?}");
+        assert!(matches!(read, Err(PositionFileError::Invalid { .. })), "{read:?}");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         let read = file.read();
-        assert!(matches!(read, Err(BookmarkFileError::Io { .. })), "{read:?}");
+        assert!(matches!(read, Err(PositionFileError::Io { .. })), "{read:?}");
     }
 }

@@ -18,8 +18,8 @@ pub struct Marked {
 
 pub(super) struct Marks {
     period: Span,
-    /// The image of a batch that is sealed and not durable yet.
-    sealed: Mutex<Option<Marked>>,
+    /// The image of a batch that is closed and not durable yet.
+    closed: Mutex<Option<Marked>>,
     out: mpsc::Sender<Marked>,
 }
 
@@ -27,8 +27,8 @@ impl Marks {
     /// While an image has not been received, further ones are skipped.
     pub(super) fn new(period: Span) -> (Self, mpsc::Receiver<Marked>) {
         let (out, marked) = mpsc::channel(1);
-        let sealed = Mutex::new(None);
-        let marks = Self { period, sealed, out };
+        let closed = Mutex::new(None);
+        let marks = Self { period, closed, out };
         (marks, marked)
     }
 
@@ -38,20 +38,20 @@ impl Marks {
         period(before) != period(time)
     }
 
-    /// Keeps the image of a sealed batch.
-    pub(super) fn seal(&self, marked: Marked) {
-        *self.sealed.lock() = Some(marked);
+    /// Keeps the image of a closed batch.
+    pub(super) fn put(&self, marked: Marked) {
+        *self.closed.lock() = Some(marked);
     }
 
-    /// Drops the image, since the sealed batch will not become durable.
+    /// Drops the image, since the closed batch will not become durable.
     pub(super) fn void(&self) {
-        *self.sealed.lock() = None;
+        *self.closed.lock() = None;
     }
 
     /// Publishes the image of the batch with this end, which is durable now.
     pub(super) fn durable(&self, sequence: Sequence) {
-        let sealed = self.sealed.lock().take_if(|marked| marked.sequence == sequence);
-        if let Some(marked) = sealed {
+        let closed = self.closed.lock().take_if(|marked| marked.sequence == sequence);
+        if let Some(marked) = closed {
             self.take(marked);
         }
     }
@@ -76,12 +76,12 @@ mod tests {
         assert!(marks.is_due(at(59), at(60)));
         assert!(marks.is_due(at(1), at(601)));
         let image = |sequence| Marked { sequence, image: State::default().image() };
-        marks.seal(image(7));
+        marks.put(image(7));
         marks.durable(6);
         assert!(marked.try_recv().is_err());
         marks.durable(7);
         assert_eq!(marked.try_recv().unwrap().sequence, 7);
-        marks.seal(image(8));
+        marks.put(image(8));
         marks.void();
         marks.durable(8);
         assert!(marked.try_recv().is_err());

@@ -47,7 +47,6 @@ mod workload;
 pub use crate::intake::sources::{NoSources, Sources};
 pub use app::{App, Parts};
 pub use backup::Backups;
-pub(crate) use overview::labels_of;
 #[doc(hidden)]
 pub use reserve_request::ReserveRequest;
 pub use routes::{document, routes};

@@ -4,7 +4,8 @@ use axum::{extract::State, response::Response};
 use quota_client::wire::Namespace;
 use quota_core::state;
 
-use super::{App, answer, overview::labels_of, page::Target, problem::Problem};
+use super::{App, answer, page::Target, problem::Problem};
+use crate::render::labels_of;
 
 /// `GET /v1/namespaces/{namespace}`: of any name, since every namespace may have quotas.
 pub(super) async fn get(

@@ -16,7 +16,6 @@ use quota_core::{
 use quota_ledger::period::Fold;
 use quota_semantics::{
     Name, Timestamp,
-    group::selector::NAME_LABEL,
     quantity::{Format, Quantity},
 };
 use serde::{Deserialize, Serialize};
@@ -34,6 +33,7 @@ use crate::{
     clock,
     fairness::{Permit, Turn},
     label_selector::LabelSelector,
+    render::labels_of,
 };
 
 /// Limits that are read while the state is locked once; a namespace without limits counts as one.
@@ -89,13 +89,6 @@ impl NamespaceView {
             observed: state.namespace_record(namespace).cloned(),
         }
     }
-}
-
-/// The labels of a namespace: those that were observed, and the one with its name, which every namespace has.
-pub(crate) fn labels_of(name: &str, record: Option<&NamespaceRecord>) -> BTreeMap<String, String> {
-    let observed = record.into_iter().flat_map(|record| &record.labels);
-    let observed = observed.map(|(key, value)| (key.to_string(), value.to_string()));
-    observed.chain([(NAME_LABEL.to_owned(), name.to_owned())]).collect()
 }
 
 /// The first namespaces after a position.

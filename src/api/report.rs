@@ -22,7 +22,6 @@ use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
-    overview::labels_of,
     page::Params,
     problem::{FieldProblem, Problem, Reason},
 };
@@ -33,6 +32,7 @@ use crate::{
     fairness::{Permit, Turn},
     label_selector::LabelSelector,
     metrics::{self, AuthRefusal},
+    render::labels_of,
 };
 
 /// Selects the period and the rows of a report.

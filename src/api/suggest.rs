@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     App, Caller, answer,
-    overview::labels_of,
     page::Params,
     past,
     problem::{FieldProblem, Problem},
@@ -24,6 +23,7 @@ use crate::{
     denials::Query,
     fairness::{Permit, Turn},
     label_selector::LabelSelector,
+    render::labels_of,
 };
 
 /// The largest headroom, in percent.

@@ -22,9 +22,9 @@ use super::{
     table::{self, Attachment},
 };
 use crate::{
-    api::labels_of,
     auth::Reader,
     fairness::{NAMES_AT_ONCE, Turn},
+    render::labels_of,
     routes::Target,
 };
 

@@ -16,7 +16,7 @@ use crate::{
 };
 use quota_semantics::{
     Name,
-    admission::{Denial, Limit, LimitKind},
+    admission::{Charge, Denial, Limit, LimitKind},
     object::{Footprint, GroupResource},
     quantity::Quantity,
     quota::spec::Spec,
@@ -139,7 +139,11 @@ impl PastRequest {
     /// # Errors
     /// As [`super::reserve`], without the text.
     pub(crate) fn decide(&self, past: Past<'_>, deciding: Deciding) -> Result<(), Cause> {
-        self.judge(past, deciding, |_| {})
+        let case = self.case(past.facts, &self.request);
+        let mut limits = case.limits(past.limits);
+        deciding.retain(&mut limits);
+        let decided = case.decide(past.limits, &limits, &NEUTRAL);
+        decided.map(|_| ()).or_else(|cause| self.excuse(past, deciding, cause))
     }
 
     /// Decides, and hands over what the request needs of each limit, whether or not there is room: only what grows.
@@ -150,25 +154,41 @@ impl PastRequest {
         &self,
         past: Past<'_>,
         deciding: Deciding,
-        mut need: impl FnMut(Need<'_>),
+        need: impl FnMut(Need<'_>),
     ) -> Result<(), Cause> {
         let case = self.case(past.facts, &self.request);
         let mut limits = case.limits(past.limits);
         deciding.retain(&mut limits);
         let (charges, decided) = match case.decide(past.limits, &limits, &NEUTRAL) {
             Ok(charges) => (charges, Ok(())),
-            Err(cause) => {
-                let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
-                // Without a limit that is enforced, nothing refuses but negative amounts, which nobody was granted.
-                let charges = case.evaluate_against(&open, &[]).unwrap_or_default();
-                // A status states what is there already: it is not refused. Its entry is that of any other update.
-                let decided = match self.may_be_status {
-                    true => self.decide_status(past, deciding),
-                    false => Err(cause),
-                };
-                (charges, decided)
-            }
+            Err(cause) => (unrefused(&case, &limits), self.excuse(past, deciding, cause)),
         };
+        self.report(&case, &limits, &charges, need);
+        decided
+    }
+
+    /// Hands over what the request needs of some limits, as [`Self::judge`] does, without a decision.
+    pub(crate) fn needs(
+        &self,
+        past: Past<'_>,
+        deciding: Deciding,
+        of: impl Fn(LimitKind, &Name) -> bool,
+        need: impl FnMut(Need<'_>),
+    ) {
+        let case = self.case(past.facts, &self.request);
+        let mut limits = case.limits(past.limits);
+        deciding.retain(&mut limits);
+        limits.retain(|limit| of(limit.kind(), limit.name()));
+        self.report(&case, &limits, &unrefused(&case, &limits), need);
+    }
+
+    fn report(
+        &self,
+        case: &Case<'_>,
+        limits: &[Counted<'_>],
+        charges: &[Charge],
+        mut need: impl FnMut(Need<'_>),
+    ) {
         let mut report = |limit: &Counted<'_>, growth: &ResourceList| {
             for (resource, growth, hard) in growth.common(limit.hard()) {
                 let mut total = limit.counted(resource).unwrap_or_default();
@@ -183,16 +203,23 @@ impl PastRequest {
                 });
             }
         };
-        for charge in &charges {
+        for charge in charges {
             report(&limits[charge.limit], &charge.delta);
         }
         if case.pending.is_some() {
             // A reservation that moves to other limits takes more of them than its object grows by.
-            for limit in &limits {
+            for limit in limits {
                 report(limit, &case.more_of(limit));
             }
         }
-        decided
+    }
+
+    /// A status states what is there already: it is not refused. Its entry is that of any other update.
+    fn excuse(&self, past: Past<'_>, deciding: Deciding, cause: Cause) -> Result<(), Cause> {
+        match self.may_be_status {
+            true => self.decide_status(past, deciding),
+            false => Err(cause),
+        }
     }
 
     fn decide_status(&self, past: Past<'_>, deciding: Deciding) -> Result<(), Cause> {
@@ -284,6 +311,13 @@ static NEUTRAL: LazyLock<Policy> = LazyLock::new(|| Policy {
     unlimited: Unlimited::Allow,
     ..Policy::default()
 });
+
+/// The charge to each limit, whether or not there is room.
+fn unrefused(case: &Case<'_>, limits: &[Counted<'_>]) -> Vec<Charge> {
+    let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
+    // Without a limit that is enforced, nothing refuses but negative amounts, which nobody was granted.
+    case.evaluate_against(&open, &[]).unwrap_or_default()
+}
 
 /// A limit that refuses nothing.
 struct Open<'l, 's>(&'l Counted<'s>);

@@ -379,25 +379,35 @@ impl Simulation {
             }
         };
         let (changed, tallies) = (&self.changed, &mut self.tallies);
-        // Until something is refused, both states are one.
-        let is_one = self.counterfactual.is_none();
+        // Only candidates are measured.
+        let is_candidate = |kind: LimitKind, name: &Name| {
+            changed.has((kind == LimitKind::ResourceQuota).then_some(key.0), name)
+        };
         let past = Past { facts: &self.recorded, limits: demand };
-        let mut decided = request.judge(past, deciding, |need| {
-            if is_one {
-                refuse(&need);
+        let mut decided = Ok(());
+        match &self.counterfactual {
+            // Until something is refused, both pasts are one.
+            None => {
+                decided = request.judge(past, deciding, |need| {
+                    refuse(&need);
+                    if is_candidate(need.kind, need.limit) {
+                        tallies.ask(key.0, &need);
+                    }
+                });
             }
-            // Only candidates are measured.
-            let is_quota = need.kind == LimitKind::ResourceQuota;
-            if changed.has(is_quota.then_some(key.0), need.limit) {
-                tallies.ask(key.0, &need);
+            Some(_) => {
+                request.needs(past, deciding, is_candidate, |need| tallies.ask(key.0, &need))
             }
-        });
+        }
         if self.left_out.has_no(key, &entry.event, &self.recorded) {
             self.outcome.left_out += 1;
             return Decision::LeftOut;
         }
         if let Some(state) = &self.counterfactual {
-            decided = request.judge(state.into(), deciding, |need| refuse(&need));
+            decided = request.decide(state.into(), deciding);
+            if decided.is_err() {
+                request.needs(state.into(), deciding, |_, _| true, |need| refuse(&need));
+            }
         }
         let Err(cause) = decided else {
             self.outcome.granted += 1;

@@ -53,3 +53,37 @@ impl Level {
         (self.limits > 0).then_some(&self.hard)
     }
 }
+
+/// The difference between two levels of a part of a number.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub(super) used: Quantity,
+    pub(super) reserved: Quantity,
+    pub(super) hard: Quantity,
+    pub(super) limits: i64,
+    pub(super) full: i64,
+}
+
+impl Step {
+    /// From one level to another.
+    #[must_use]
+    pub fn between(before: &Level, after: &Level) -> Self {
+        let amounts = |before: &Quantity, after: &Quantity| {
+            let mut more = after.clone();
+            more.sub_assign(before);
+            more
+        };
+        Self {
+            used: amounts(&before.used, &after.used),
+            reserved: amounts(&before.reserved, &after.reserved),
+            hard: amounts(&before.hard, &after.hard),
+            limits: after.limits.wrapping_sub(before.limits).cast_signed(),
+            full: after.full.wrapping_sub(before.full).cast_signed(),
+        }
+    }
+
+    /// The same without limits.
+    pub(super) fn of_amounts(used: Quantity, reserved: Quantity) -> Self {
+        Self { used, reserved, hard: Quantity::ZERO, limits: 0, full: 0 }
+    }
+}

@@ -1,8 +1,8 @@
 //! One number over one period.
 
-use std::collections::BTreeMap;
+use std::{cmp::Ordering, collections::BTreeMap};
 
-use super::{Level, Moment, Period, nanoseconds};
+use super::{Level, Moment, Period, Step, nanoseconds};
 use quota_semantics::{Timestamp, quantity::Quantity};
 
 /// Parts of a whole that a percentile is given in.
@@ -42,12 +42,12 @@ pub struct Tail {
     lowest: Percentile,
     /// The nanoseconds that may lie above the lowest percentile.
     above: u64,
-    /// Nanoseconds by value.
-    values: BTreeMap<Quantity, u64>,
+    /// The least value that is kept, and its nanoseconds: of most numbers it is the only one.
+    least: Option<(Quantity, u64)>,
+    /// Nanoseconds by value, of all larger ones.
+    larger: BTreeMap<Quantity, u64>,
     /// The nanoseconds of all these values.
     kept: u64,
-    /// Values below this one are too small to be kept.
-    floor: Option<Quantity>,
 }
 
 impl Tail {
@@ -56,48 +56,50 @@ impl Tail {
     pub fn new(lowest: Percentile, most: u64) -> Self {
         let above = u128::from(most) * (WHOLE - u128::from(lowest.0)) / WHOLE;
         let above = u64::try_from(above).unwrap_or(u64::MAX);
-        Self { lowest, above, values: BTreeMap::new(), kept: 0, floor: None }
+        Self { lowest, above, least: None, larger: BTreeMap::new(), kept: 0 }
     }
 
     /// The number had a value for some nanoseconds.
     pub fn hold(&mut self, value: &Quantity, nanoseconds: u64) {
-        if self.floor.as_ref().is_some_and(|floor| value < floor) {
-            return;
+        let order = self.least.as_ref().map(|(least, _)| value.cmp(least));
+        match (order, &mut self.least) {
+            (Some(Ordering::Equal), Some((_, time))) => *time = time.saturating_add(nanoseconds),
+            (Some(Ordering::Greater), _) => match self.larger.get_mut(value) {
+                Some(time) => *time = time.saturating_add(nanoseconds),
+                None => {
+                    self.larger.insert(value.clone(), nanoseconds);
+                }
+            },
+            // The time above it is too long already for it to be the percentile.
+            (Some(Ordering::Less), _) if self.kept > self.above => return,
+            _ => {
+                let least = self.least.replace((value.clone(), nanoseconds));
+                self.larger.extend(least);
+            }
         }
         self.kept = self.kept.saturating_add(nanoseconds);
-        match self.values.get_mut(value) {
-            Some(time) => *time = time.saturating_add(nanoseconds),
-            None => {
-                self.values.insert(value.clone(), nanoseconds);
-            }
-        }
-        if self.kept <= self.above {
-            return;
-        }
-        // What lies above the least value is too long already for it to be the percentile.
-        while let Some(least) = self.values.first_entry() {
-            let above = self.kept - *least.get();
-            if above <= self.above {
-                if self.floor.as_ref() != Some(least.key()) {
-                    self.floor = Some(least.key().clone());
-                }
-                return;
-            }
-            least.remove();
+        while let Some((_, time)) = &self.least
+            && let above = self.kept - time
+            && above > self.above
+        {
+            self.least = self.larger.pop_first();
             self.kept = above;
+            if self.larger.is_empty() {
+                self.larger = BTreeMap::new();
+            }
         }
     }
 
     /// How many values are kept.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.values.len()
+        self.larger.len() + usize::from(self.least.is_some())
     }
 
     /// Whether nothing was measured.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.least.is_none()
     }
 
     /// The least value that is not exceeded for longer than the share leaves of a time, which must not be longer than
@@ -109,7 +111,8 @@ impl Tail {
         }
         let mut above = 0_u64;
         let mut found = None;
-        for (value, time) in self.values.iter().rev() {
+        let least = self.least.iter().map(|(value, time)| (value, time));
+        for (value, time) in self.larger.iter().rev().chain(least) {
             if found.is_some() && share.is_exceeded(above, nanoseconds) {
                 break;
             }
@@ -208,13 +211,12 @@ impl Meter {
 
     /// From this moment on a part of the number has another level. As [`set`](Self::set); if there is no such number,
     /// it begins with nothing but this part.
-    pub fn shift(&mut self, at: Moment, before: &Level, after: &Level) {
+    pub fn shift(&mut self, at: Moment, step: &Step) {
         let Some(at) = self.within(at) else { return };
-        let mut more = after.demand();
-        more.sub_assign(&before.demand());
-        let is_same = more.is_zero()
-            && (before.limits, before.full) == (after.limits, after.full)
-            && self.measure.last.is_some();
+        let is_new = self.measure.last.is_none();
+        let mut more = step.used.clone();
+        more.add_assign(&step.reserved);
+        let is_same = more.is_zero() && (step.limits, step.full) == (0, 0) && !is_new;
         if !is_same {
             self.hold(at.time);
             self.demand.add_assign(&more);
@@ -224,35 +226,22 @@ impl Meter {
             self.since = at;
         }
         let (measure, since) = (&mut self.measure, &mut self.integrated);
-        let level = measure.last.get_or_insert_with(Level::default);
+        let level = measure.last.get_or_insert(Level::ZERO);
         let shift = |amount: &mut Quantity,
                      integral: &mut Quantity,
                      since: &mut Timestamp,
-                     before: &Quantity,
-                     after: &Quantity| {
-            if before != after {
+                     by: &Quantity| {
+            if !by.is_zero() {
                 integrate(integral, amount, nanoseconds(*since, at.time));
                 *since = at.time;
-                amount.sub_assign(before);
-                amount.add_assign(after);
+                amount.add_assign(by);
             }
         };
-        let (used, reserved, hard) = (&mut level.used, &mut level.reserved, &mut level.hard);
-        shift(used, &mut measure.used, &mut since.used, &before.used, &after.used);
-        let (before_reserved, after_reserved) = (&before.reserved, &after.reserved);
-        shift(
-            reserved,
-            &mut measure.reserved,
-            &mut since.reserved,
-            before_reserved,
-            after_reserved,
-        );
-        shift(hard, &mut measure.hard, &mut since.hard, &before.hard, &after.hard);
-        let shift = |count: u64, before: u64, after: u64| {
-            count.saturating_sub(before).saturating_add(after)
-        };
-        level.limits = shift(level.limits, before.limits, after.limits);
-        level.full = shift(level.full, before.full, after.full);
+        shift(&mut level.used, &mut measure.used, &mut since.used, &step.used);
+        shift(&mut level.reserved, &mut measure.reserved, &mut since.reserved, &step.reserved);
+        shift(&mut level.hard, &mut measure.hard, &mut since.hard, &step.hard);
+        level.limits = level.limits.saturating_add_signed(step.limits);
+        level.full = level.full.saturating_add_signed(step.full);
     }
 
     /// A moment as it counts; none: it is behind the period.

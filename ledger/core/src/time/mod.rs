@@ -20,7 +20,7 @@ mod tests;
 mod tracker;
 
 pub use buckets::{Bucket, Buckets, Summary, Values};
-pub use level::Level;
+pub use level::{Level, Step};
 pub use meter::{Measure, Meter, Peak, Percentile, Tail};
 pub use tracker::{Changes, Key, Names, Subject, Tracker, Wanted};
 

@@ -215,10 +215,11 @@ impl Report {
             }
             None => {}
         }
-        self.tracker.after(state, &mut self.rows);
         if let Some(kinds) = &mut self.kinds {
             kinds.after(state, &mut self.rows);
         }
+        self.tracker.after(state, &mut self.rows);
+        self.rows.settle();
         if let Some(Granted { reservation, grown }) = self.pending.granted.take() {
             let Reservation { namespace, resource, name, footprint, .. } = &*reservation;
             let footprint = grown.as_ref().unwrap_or(footprint);

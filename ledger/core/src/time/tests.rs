@@ -119,7 +119,7 @@ proptest! {
         for (sequence, (at, part, step)) in steps.into_iter().enumerate() {
             let at = Moment { time: time(at), sequence: sequence as u64 };
             let after = level_of(step).unwrap_or_default();
-            shifted.shift(at, &levels[part], &after);
+            shifted.shift(at, &Step::between(&levels[part], &after));
             levels[part] = after;
             let [a, b] = &levels;
             set.set(at, Some(Level {

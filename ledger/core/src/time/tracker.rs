@@ -166,12 +166,7 @@ impl Tracker {
         if !(self.wanted.sums || self.wanted.quotas) || !(self.wanted.namespaces)(name) {
             return;
         }
-        if !self.namespaces.contains_key(name) {
-            self.namespaces.insert(name.clone(), OfNamespace::default());
-        }
-        let Some(known) = self.namespaces.get_mut(name) else {
-            return;
-        };
+        let known = self.namespaces.entry_ref(name).or_default();
         let mut renewal = Renewal { slots: &mut self.slots, at: self.at, changes };
         if self.wanted.sums {
             let levels = state.sums_and_limits(name);
@@ -246,6 +241,7 @@ impl<C: Changes> Renewal<'_, C> {
                 let slot = *self.slots;
                 *self.slots += 1;
                 let level = None;
+                known.reserve_exact(1);
                 known.insert(at, Figure { slot, key, level });
             }
             if let Some(figure) = known.get_mut(at) {

@@ -132,6 +132,7 @@ impl Quantity {
     }
 
     /// The result of an operation if neither the operands nor the result are large, which is true of nearly all.
+    #[inline]
     fn plainly(&self, other: &Self, op: impl Fn(i128, i128) -> Option<i128>) -> Option<i128> {
         match (&self.rare, &other.rare) {
             (None, None) => op(self.nanos, other.nanos),
@@ -139,6 +140,7 @@ impl Quantity {
         }
     }
 
+    #[inline]
     fn become_plain(&mut self, nanos: i128, other: &Self) {
         if self.nanos == 0 {
             self.format = other.format;
@@ -146,6 +148,7 @@ impl Quantity {
         self.nanos = nanos;
     }
 
+    #[inline]
     fn sign(&self) -> Ordering {
         match &self.rare {
             None => self.nanos.cmp(&0),
@@ -154,23 +157,41 @@ impl Quantity {
     }
 
     /// Adds `other`. A zero takes over the family of `other`; otherwise the family stays. A kept spelling is dropped.
+    #[inline]
     pub fn add_assign(&mut self, other: &Self) {
-        if let Some(sum) = self.plainly(other, i128::checked_add) {
-            return self.become_plain(sum, other);
+        match self.plainly(other, i128::checked_add) {
+            Some(sum) => self.become_plain(sum, other),
+            None => self.add_large(other),
         }
+    }
+
+    #[cold]
+    fn add_large(&mut self, other: &Self) {
         let format = if self.is_zero() { other.format } else { self.format };
         *self = Self::from_number(self.number().plus(&other.number()), format, None);
     }
 
     /// Adds `n` times `other`, with the family rules of [`Quantity::add_assign`]. Large sums are added to in place.
+    #[inline]
     pub fn add_times(&mut self, other: &Self, n: u64) {
         let times = match &other.rare {
             None => other.nanos.checked_mul(i128::from(n)),
             Some(_) => None,
         };
         let Some(nanos) = times else {
-            return self.add_assign(&other.times(n));
+            return self.add_large(&other.times(n));
         };
+        let product = Self { nanos, format: other.format, rare: None };
+        if let Some(sum) = self.plainly(&product, i128::checked_add) {
+            return self.become_plain(sum, other);
+        }
+        self.add_to_large(product);
+    }
+
+    /// Adds a plain number.
+    #[cold]
+    fn add_to_large(&mut self, other: Self) {
+        let nanos = other.nanos;
         if let Some(rare) = &mut self.rare
             && let Some(Rare { spelling: None, large: Some(large) }) = Arc::get_mut(rare)
             && nanos != 0
@@ -179,16 +200,17 @@ impl Quantity {
             *large += nanos;
             return;
         }
-        self.add_assign(&Self { nanos, format: other.format, rare: None });
+        self.add_large(&other);
     }
 
     /// Subtracts `other`, with the family rules of [`Quantity::add_assign`]. The result may be
     /// negative.
+    #[inline]
     pub fn sub_assign(&mut self, other: &Self) {
-        if let Some(rest) = self.plainly(other, i128::checked_sub) {
-            return self.become_plain(rest, other);
+        match self.plainly(other, i128::checked_sub) {
+            Some(rest) => self.become_plain(rest, other),
+            None => self.add_large(&other.negated()),
         }
-        self.add_assign(&other.negated());
     }
 
     /// The number with the opposite sign, in the same family.
@@ -219,6 +241,7 @@ impl Quantity {
     }
 
     /// Whether it is zero.
+    #[inline]
     pub fn is_zero(&self) -> bool {
         self.sign() == Ordering::Equal
     }
@@ -285,6 +308,7 @@ impl Quantity {
 }
 
 impl PartialEq for Quantity {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (&self.rare, &other.rare) {
             (None, None) => self.nanos == other.nanos,
@@ -296,12 +320,14 @@ impl PartialEq for Quantity {
 impl Eq for Quantity {}
 
 impl PartialOrd for Quantity {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Quantity {
+    #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.rare, &other.rare) {
             (None, None) => self.nanos.cmp(&other.nanos),

@@ -52,6 +52,7 @@ impl Kinds {
     pub(super) fn begin(state: &State, rows: &mut Rows, by_workload: bool) -> Self {
         let mut kinds = Self { by_workload, touched: Touched::All };
         kinds.after(state, rows);
+        rows.settle();
         kinds
     }
 
@@ -71,7 +72,6 @@ impl Kinds {
     pub(super) fn after(&mut self, state: &State, rows: &mut Rows) {
         self.touch(state, rows, true);
         self.touched = Touched::Nothing;
-        rows.settle();
     }
 
     fn touch(&self, state: &State, rows: &mut Rows, is_added: bool) {

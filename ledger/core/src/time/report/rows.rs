@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use super::{
-    super::{Changes, Key, Level, Measure, Meter, Moment, Percentile, Period, Subject, Tracker},
+    super::{
+        Changes, Key, Level, Measure, Meter, Moment, Percentile, Period, Step, Subject, Tracker,
+    },
     By, Namespaces,
     kinds::PODS,
 };
 use crate::{event::Entry, state::State};
-use quota_semantics::{Name, resource::ResourceList};
+use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
 
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +63,14 @@ pub struct Cell {
     pub denials: u64,
 }
 
+impl Cell {
+    /// Whether there never was anything.
+    fn is_nothing(&self) -> bool {
+        let peak = self.measure.peak.as_ref();
+        peak.is_none_or(|peak| peak.value.is_zero()) && self.grants == 0 && self.denials == 0
+    }
+}
+
 /// Rows that are being folded.
 pub(super) struct Rows {
     period: Period,
@@ -71,7 +81,8 @@ pub(super) struct Rows {
     /// The first one is the total. Those without cells are not shown.
     rows: Vec<OpenRow>,
     numbers: HashMap<RowKey, usize>,
-    cells: Vec<Open>,
+    /// Each by itself, since a list of so many grows by copies.
+    cells: Vec<Box<Open>>,
     /// Where the numbers of the tracker count, by their slots.
     places: Vec<Place>,
     /// Grows whenever a namespace counts elsewhere.
@@ -115,13 +126,15 @@ struct Place {
     assignment: u64,
     row: Option<usize>,
     total: Option<usize>,
+    /// The cell of the rest, once something counts there.
+    rest: Option<usize>,
 }
 
 /// Amounts that are added to a row.
 struct Moved {
     row: usize,
     resource: Name,
-    by: Level,
+    by: Step,
 }
 
 /// One resource of a row, before the end of the period.
@@ -216,10 +229,10 @@ impl Rows {
         self.assignment += 1;
         let levels = tracker.into_iter().flat_map(|it| it.levels_of(name));
         for (resource, level) in levels {
-            let place = self.place_of(before, resource);
-            self.shift_at(place, resource, level, NOTHING);
-            let place = self.place_of(now, resource);
-            self.shift_at(place, resource, NOTHING, level);
+            let mut place = self.place_of(before, resource);
+            self.shift_at(&mut place, resource, level, NOTHING);
+            let mut place = self.place_of(now, resource);
+            self.shift_at(&mut place, resource, NOTHING, level);
         }
         let counted = [before, now].map(|member| member != Member::Not);
         (counted[0] != counted[1]).then_some(counted[1])
@@ -237,19 +250,23 @@ impl Rows {
         place
     }
 
-    fn shift_at(&mut self, place: Place, resource: &Name, before: &Level, after: &Level) {
+    fn shift_at(&mut self, place: &mut Place, resource: &Name, before: &Level, after: &Level) {
+        let step = Step::between(before, after);
         for cell in place.row.into_iter().chain(place.total) {
-            self.cells[cell].meter.shift(self.at, before, after);
+            self.cells[cell].meter.shift(self.at, &step);
         }
-        if let Of::Parts { rest } = self.of
-            && place.total.is_some()
-        {
-            let mut by = Level { used: after.used.clone(), ..Level::ZERO };
-            by.used.sub_assign(&before.used);
-            by.reserved = after.reserved.clone();
-            by.reserved.sub_assign(&before.reserved);
-            self.moved.push(Moved { row: rest, resource: resource.clone(), by });
+        let Of::Parts { rest } = self.of else { return };
+        if place.total.is_none() || step.used.is_zero() && step.reserved.is_zero() {
+            return;
         }
+        let by = Step::of_amounts(step.used, step.reserved);
+        if self.moved.is_empty() {
+            // No part goes to another row.
+            let cell = *place.rest.get_or_insert_with(|| self.cell(rest, resource));
+            self.cells[cell].meter.shift(self.at, &by);
+            return;
+        }
+        self.moved.push(Moved { row: rest, resource: resource.clone(), by });
     }
 
     /// Whether it was decided where a namespace counts.
@@ -287,8 +304,8 @@ impl Rows {
             };
             for (row, amount) in [(row, more), (rest, less)] {
                 let by = match is_pending {
-                    true => Level { reserved: amount, ..Level::ZERO },
-                    false => Level { used: amount, ..Level::ZERO },
+                    true => Step::of_amounts(Quantity::ZERO, amount),
+                    false => Step::of_amounts(amount, Quantity::ZERO),
                 };
                 self.moved.push(Moved { row, resource: resource.clone(), by });
             }
@@ -305,9 +322,9 @@ impl Rows {
                 by.used.add_assign(&more.by.used);
                 by.reserved.add_assign(&more.by.reserved);
             }
-            if by != Level::ZERO {
+            if !(by.used.is_zero() && by.reserved.is_zero()) {
                 let cell = self.cell(row, &resource);
-                self.cells[cell].meter.shift(self.at, NOTHING, &by);
+                self.cells[cell].meter.shift(self.at, &by);
             }
         }
         drop(sums);
@@ -330,7 +347,7 @@ impl Rows {
         match row.find(resource) {
             Ok(place) => row.cells[place].1,
             Err(place) => {
-                self.cells.push(Open::new(self.period));
+                self.cells.push(Box::new(Open::new(self.period)));
                 row.cells.insert(place, (resource.clone(), self.cells.len() - 1));
                 self.cells.len() - 1
             }
@@ -372,6 +389,10 @@ impl Rows {
             Row { key, resources: row.into_iter().filter_map(close).collect() }
         };
         let mut rows: Vec<Row> = self.rows.into_iter().map(finish).collect();
+        if let Of::Parts { rest } = self.of {
+            // What went on to other rows at once was never there.
+            rows[rest].resources.retain(|_, cell| !cell.is_nothing());
+        }
         let total = rows.remove(TOTAL);
         rows.retain(|row| !row.resources.is_empty());
         rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -415,9 +436,10 @@ impl Changes for Rows {
         let mut place = self.places[slot];
         if place.assignment != self.assignment {
             place = self.place(key);
-            self.places[slot] = place;
         }
-        self.shift_at(place, &key.resource, before.unwrap_or(NOTHING), after.unwrap_or(NOTHING));
+        let (before, after) = (before.unwrap_or(NOTHING), after.unwrap_or(NOTHING));
+        self.shift_at(&mut place, &key.resource, before, after);
+        self.places[slot] = place;
     }
 }
 
@@ -432,7 +454,7 @@ impl Rows {
             Subject::Group(name) => {
                 let row = self.row(RowKey::Group(name.clone()));
                 let row = self.shows(resource).then(|| self.cell(row, resource));
-                Place { assignment: self.assignment, row, total: None }
+                Place { assignment: self.assignment, row, ..Place::default() }
             }
             Subject::Quota { .. } => Place { assignment: self.assignment, ..Place::default() },
         }

@@ -89,7 +89,10 @@ impl Present {
             value.set_sensitive(true);
             config.headers.push((header::AUTHORIZATION, value));
         }
-        Ok(kube::Client::try_from(config)?)
+        kube::Client::try_from(config).map_err(|error| match error {
+            kube::Error::Auth(error) => error.into(),
+            error => error.into(),
+        })
     }
 }
 

@@ -4,7 +4,11 @@ use std::{error::Error, fmt::Write as _, time::Duration};
 
 use bytes::Bytes;
 use http::{StatusCode, header, response::Parts};
+use kube::client::AuthError;
 use serde::Deserialize;
+
+/// The maximum length of what an `exec` program says when it fails, in characters.
+const SAID_MAX_CHARS: usize = 1000;
 
 /// The failure of a request, or of a response that is being read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,17 +122,29 @@ impl Failure {
 }
 
 /// An error with its causes, of which those of libraries often repeat the next one.
-pub(super) fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = message(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        let why = error.to_string();
+        let why = message(error);
         if !text.ends_with(&why) {
             let _ = write!(text, ": {why}");
         }
         cause = error.source();
     }
     text
+}
+
+/// The text of an error. That of kube for an `exec` program has the program's environment and output, which may be secret.
+fn message(error: &(dyn Error + 'static)) -> String {
+    match error.downcast_ref() {
+        Some(AuthError::AuthExecRun { out, .. }) => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            let said: String = said.trim().chars().take(SAID_MAX_CHARS).collect();
+            format!("the exec program ended with {}: {said}", out.status)
+        }
+        _ => error.to_string(),
+    }
 }
 
 #[cfg(test)]

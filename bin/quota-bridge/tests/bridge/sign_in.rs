@@ -74,7 +74,7 @@ impl Plugin {
         let kubeconfig = kubeconfig(
             directory.path(),
             &format!("server: '{}'", scene.api),
-            "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./sign-in}",
+            "exec: {apiVersion: client.authentication.k8s.io/v1, command: ./sign-in, env: [{name: KEY, value: hush}]}",
         );
         Self { directory, kubeconfig }
     }
@@ -113,6 +113,7 @@ fn an_exec_program_is_run_again_after_it_failed_and_when_its_token_is_refused() 
     scene.world.require_token("one");
     let bridge = bridge(&scene, &plugin.kubeconfig);
     until("the log says why", || bridge.said("No such file or directory").pop());
+    assert!(bridge.said("hush").is_empty(), "{}", bridge.log());
     plugin.print("one");
     until_ready(&bridge);
     scene.settle();

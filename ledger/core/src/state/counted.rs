@@ -80,11 +80,16 @@ impl Shared<'_> {
 
 /// An amount with its change.
 fn total(amounts: &ResourceList, changes: Option<&ResourceList>, resource: &Name) -> Quantity {
-    let mut total = amounts.get(resource).cloned().unwrap_or_default();
-    if let Some(change) = changes.and_then(|changes| changes.get(resource)) {
-        total.add_assign(change);
+    let change = changes.and_then(|changes| changes.get(resource));
+    match (amounts.get(resource), change) {
+        (Some(amount), Some(change)) => {
+            let mut total = amount.clone();
+            total.add_assign(change);
+            total
+        }
+        // As it is spelled.
+        (amount, change) => amount.or(change).cloned().unwrap_or_default(),
     }
-    total
 }
 
 impl Counted<'_> {
@@ -226,7 +231,10 @@ impl Limit for Counted<'_> {
     }
     fn counted(&self, resource: &Name) -> Option<Quantity> {
         let mut counted = self.used(resource);
-        counted.add_assign(&self.reserved(resource));
+        let reserved = self.reserved(resource);
+        if !reserved.is_zero() {
+            counted.add_assign(&reserved);
+        }
         if let Some(aside) = self.aside.get(resource) {
             counted.add_assign(aside);
         }

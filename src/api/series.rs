@@ -233,7 +233,7 @@ impl Sight {
             return true;
         }
         let known = state.members_view(group, member.as_slice());
-        if known.is_none_or(|members| members.len() == 0) {
+        if known.is_none_or(|members| members.is_empty()) {
             let first = state.wanted_members(group, |name| reader.reads(name), 1);
             *member = first.and_then(|mut first| first.pop());
         }

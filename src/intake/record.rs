@@ -253,7 +253,9 @@ pub async fn set_object_labels(
 
 /// The data to record. It is kept until the decision is made: a refused attempt leaves it for the next one.
 #[derive(Clone)]
-struct Pending(Arc<Mutex<Option<(Chunk, Option<Consumed>)>>>);
+struct Pending(Arc<Mutex<Option<Part>>>);
+
+type Part = (Chunk, Option<Consumed>);
 
 impl Pending {
     fn new(chunk: Chunk, consumed: Option<Consumed>) -> Self {

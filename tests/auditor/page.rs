@@ -41,7 +41,7 @@ pub(super) fn check() {
     for (name, fields) in &coded.records {
         match documented.records.get(name) {
             None => {
-                wrong.push(format!("the record {name} ({}) is not documented", fields.join(", ")))
+                wrong.push(format!("the record {name} ({}) is not documented", fields.join(", ")));
             }
             Some(documented) if documented != fields => {
                 wrong.push(format!(
@@ -59,7 +59,7 @@ pub(super) fn check() {
         for (tag, variant) in variants {
             match documented.get(tag) {
                 None => {
-                    wrong.push(format!("tag {tag} of {name}, {}, is not documented", variant.name))
+                    wrong.push(format!("tag {tag} of {name}, {}, is not documented", variant.name));
                 }
                 Some(documented) if documented != variant => {
                     wrong.push(format!("tag {tag} of {name} is {variant:?}, not {documented:?}"));

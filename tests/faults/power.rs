@@ -58,7 +58,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         let archive = archive.exists().then_some(archive.as_path());
         match verify(Arc::new(RealDisk), &data, archive, 1, &()) {
             Ok(found) => {
-                wrong.extend(found.damages.iter().map(|damage| format!("verify: {damage}")))
+                wrong.extend(found.damages.iter().map(|damage| format!("verify: {damage}")));
             }
             Err(error) => wrong.push(format!("verify: {error}")),
         }

@@ -71,7 +71,10 @@ async fn occupy(target: &Target, host: u8, most: usize) -> Vec<Client> {
         match number % 4 {
             0 => {}
             1 => {
-                client.send("GET /v1/quotas HTTP/1.1\r\nhost: localhost\r\nx-half: ").await.unwrap()
+                client
+                    .send("GET /v1/quotas HTTP/1.1\r\nhost: localhost\r\nx-half: ")
+                    .await
+                    .unwrap();
             }
             2 => {
                 let half = head("POST", RESERVATIONS, 2000) + "{\"reservedBy\":";

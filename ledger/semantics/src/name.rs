@@ -182,7 +182,8 @@ mod tests {
             assert_eq!((name.as_str(), name.clone()), (one, Name::from(one.to_owned())));
             for other in texts {
                 assert_eq!(name.cmp(&other.into()), one.cmp(other), "{one:?} {other:?}");
-                assert_eq!(name == Name::from(other), one == other, "{one:?} {other:?}");
+                let other_name = Name::from(other);
+                assert_eq!(name == other_name, one == other, "{one:?} {other:?}");
             }
         }
     }

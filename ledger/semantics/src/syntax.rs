@@ -45,7 +45,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     match prefix {
         Some("") => wrong.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => {
-            wrong.extend(subdomain(prefix).into_iter().map(|what| format!("prefix part {what}")))
+            wrong.extend(subdomain(prefix).into_iter().map(|what| format!("prefix part {what}")));
         }
         None => {}
     }

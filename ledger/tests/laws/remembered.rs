@@ -78,7 +78,7 @@ impl Fates {
                 fate.after_version = granted.after_version;
             }
             Event::VersionAwaited { uid, namespace, after_version } => {
-                self.of(namespace, uid).after_version = *after_version
+                self.of(namespace, uid).after_version = *after_version;
             }
             Event::ReservationCommitted { uid, namespace, .. } => {
                 let fate = self.of(namespace, uid);
@@ -107,7 +107,7 @@ impl Fates {
                 fate.see(object.version, object.ends_reservation);
             }
             Event::ObjectRefreshed { uid, namespace, version, ends_reservation } => {
-                self.of(namespace, uid).see(*version, *ends_reservation)
+                self.of(namespace, uid).see(*version, *ends_reservation);
             }
             Event::ObjectDeleted { uid, namespace } => self.of(namespace, uid).take_away(),
             Event::ObjectEnded(ending) => self.of(&ending.namespace, &ending.uid).take_away(),

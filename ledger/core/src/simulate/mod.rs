@@ -396,7 +396,7 @@ impl Simulation {
                 });
             }
             Some(_) => {
-                request.needs(past, deciding, is_candidate, |need| tallies.ask(key.0, &need))
+                request.needs(past, deciding, is_candidate, |need| tallies.ask(key.0, &need));
             }
         }
         if self.left_out.has_no(key, &entry.event, &self.recorded) {

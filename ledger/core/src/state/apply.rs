@@ -39,7 +39,7 @@ impl State {
                 self.refresh(entry, (namespace, uid), *version, *ends_reservation);
             }
             Event::ObjectLapsed { uid, namespace, footprint } => {
-                self.lapse(entry, (namespace, uid), footprint)
+                self.lapse(entry, (namespace, uid), footprint);
             }
             Event::ObjectDeleted { uid, namespace } => self.delete_object(entry, (namespace, uid)),
             Event::ReservationGranted(reservation) => self.grant(entry, reservation),
@@ -47,10 +47,10 @@ impl State {
                 self.grow((namespace, uid), footprint, *expiration);
             }
             Event::ReservationExtended { uid, namespace, expiration } => {
-                self.extend((namespace, uid), *expiration)
+                self.extend((namespace, uid), *expiration);
             }
             Event::ReservationCommitted { uid, namespace, resources } => {
-                self.commit(entry, (namespace, uid), resources)
+                self.commit(entry, (namespace, uid), resources);
             }
             Event::ReservationReturned { uid, namespace } => {
                 self.end_commit(entry, (namespace, uid), End::Returned);
@@ -65,10 +65,10 @@ impl State {
                 self.end(entry, (namespace, uid), End::Superseded);
             }
             Event::NameAwaited { uid, namespace, bearer } => {
-                self.await_name((namespace, uid), bearer)
+                self.await_name((namespace, uid), bearer);
             }
             Event::VersionAwaited { uid, namespace, after_version } => {
-                self.await_version((namespace, uid), *after_version)
+                self.await_version((namespace, uid), *after_version);
             }
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());

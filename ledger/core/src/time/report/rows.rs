@@ -81,7 +81,7 @@ pub(super) struct Rows {
     /// The first one is the total. Those without cells are not shown.
     rows: Vec<OpenRow>,
     numbers: HashMap<RowKey, usize>,
-    /// Each by itself, since a list of so many grows by copies.
+    #[expect(clippy::vec_box, reason = "a list of this many large cells would grow by copies")]
     cells: Vec<Box<Open>>,
     /// Where the numbers of the tracker count, by their slots.
     places: Vec<Place>,

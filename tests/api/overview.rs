@@ -43,7 +43,7 @@ async fn the_fullest_namespaces_come_first() {
     let order = ["over", "full", "half", "zero", "free"];
     assert_eq!(names(all.is(200).items()), order);
     let shown = json!({
-        "namespace": "half", "quotas": 1, "reservations": 1,
+        "namespace": "half", "labels": {"kubernetes.io/metadata.name": "half"}, "quotas": 1, "reservations": 1,
         "fullest": {"quota": "q", "kind": "ResourceQuota", "resource": "pods", "hard": "10", "used": "0", "reserved": "5",
                     "available": "5", "share": 0.5},
     });

@@ -518,7 +518,7 @@ def filled(count):
     daemon.events(events)
     daemon.quota(first, "storage", {"requests.storage": "1Ti", "count/persistentvolumeclaims.of.a.long.example.com": "5"})
     daemon.call("PUT", "/v1/groups/company", {"selector": {"labels": {"matchExpressions": [
-        {"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}}, "hard": {"requests.cpu": str(20 * count), "requests.memory": "1Ti"}})
+        {"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}}, "hard": {"requests.cpu": str(20 * count), "requests.memory": f"{64 * count}Gi"}})
     daemon.call("POST", f"/v1/namespaces/{first}/reservations", {
         "reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "queue-worker-5c6d7f8b9-abcde", "uid": "pending"},
         "reserved": {"requests.memory": "512Mi", "requests.storage": "10Gi", "limits.memory": "512Mi"}, "ttl": "2h"})

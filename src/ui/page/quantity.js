@@ -26,7 +26,7 @@ const rounded = (value) => {
 /**
  * A number of a resource, by one rule for all views: CPU in cores, counts plain, and bytes in the largest unit of which
  * `least` is at least a quarter, or in the next one if only that has all its digits. All amounts of a column have the
- * same `least`.
+ * same `least`; one that would be shown as nothing has a unit of its own.
  */
 export function show(value, resource, least = Math.abs(value)) {
   if (!Number.isFinite(value)) return "–";
@@ -34,7 +34,8 @@ export function show(value, resource, least = Math.abs(value)) {
   const largest = BINARY.findLastIndex((_, power) => power === 0 || least >= 1024 ** power / 4);
   const isWhole = (power) => !rounded(least / 1024 ** power).startsWith("~");
   const power = largest > 0 && !isWhole(largest) && isWhole(largest - 1) ? largest - 1 : largest;
-  return rounded(value / 1024 ** power) + BINARY[power];
+  const text = rounded(value / 1024 ** power);
+  return power > 0 && Number(text.replace("~", "")) === 0 ? show(value, resource) : text + BINARY[power];
 }
 
 /** The least limit of a table in bytes, if it has any. */

@@ -1,7 +1,8 @@
 //! Fair shares of what principals compete for: the writer, and the processors.
 //!
-//! Every principal has one share, however many requests, connections or namespaces it has. Two places enforce it, with
-//! the same parts:
+//! Every principal has one share, however many requests, connections or namespaces it has. For processor time, two
+//! places enforce it, with the same parts (watches, expensive readers and bytes of bodies have bounds of their own:
+//! `watch_slots`, `api::readers`, `server::body_budget`):
 //!
 //! - [`Lanes`]: the writer's queue. Principals take turns, one decision each, behind the cluster's own jobs.
 //! - [`Permit`]: the bounded pool of threads for expensive reads, [`pool`]. Principals take turns, one answer each.

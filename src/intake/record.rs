@@ -255,6 +255,7 @@ pub async fn set_object_labels(
 #[derive(Clone)]
 struct Pending(Arc<Mutex<Option<Part>>>);
 
+/// Events to record, and the position up to which they consume the source.
 type Part = (Chunk, Option<Consumed>);
 
 impl Pending {

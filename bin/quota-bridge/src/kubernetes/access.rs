@@ -66,7 +66,7 @@ pub enum Access {
     Pod,
 }
 
-/// What an access is at present.
+/// The configuration of an access, as its files hold it now.
 pub(super) struct Present {
     pub(super) config: Config,
     /// The files whose changes make another configuration.
@@ -77,7 +77,7 @@ impl Present {
     /// A client that has these credentials; may run a program to get them.
     ///
     /// # Errors
-    /// The credentials cannot be had.
+    /// The credentials cannot be read, or their program failed.
     pub(super) fn sign_in(self) -> anyhow::Result<kube::Client> {
         let mut config = self.config;
         // kube keeps a token from a file for a minute, also after a 401, and refuses one that ends with a newline.
@@ -115,7 +115,7 @@ impl Access {
         };
         let config = &mut present.config;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // A kind that is told to wait does so with its task, and is counted.
+        // The task of a kind retries itself, after `Retry-After`, and counts its retries.
         config.default_retry = false;
         let user = &mut config.auth_info;
         for file in [&user.client_certificate, &user.client_key, &user.token_file] {

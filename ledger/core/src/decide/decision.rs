@@ -16,7 +16,7 @@ use quota_semantics::{Name, admission::CheckedQuota};
 /// The decision on a request for capacity that is not refused: to reserve, or to admit an object.
 #[derive(Clone, Debug, Default)]
 pub struct Decision {
-    /// The events to record. A transaction that recorded them for a reservation has taken them.
+    /// The events to record. Once they are recorded, an admission keeps them for its answer; a reservation has none.
     pub events: Vec<Event>,
     /// The granted reservation. Before its events are recorded, only a new one has a status; an admission has none.
     pub status: Option<ReservationStatus>,

@@ -20,10 +20,11 @@ pub(crate) fn bare(name: &str) -> &str {
 /// The resources of a footprint that no limit counts, by name. A name is left out if another name of the footprint for
 /// the same thing is limited: for a pod, `memory` if `requests.memory` is limited.
 pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Name> {
-    open(&footprint.resources, &limited(limits, footprint))
+    not_limited(&footprint.resources, &limited(limits, footprint))
 }
 
-fn open(resources: &ResourceList, limited: &[bool]) -> Vec<Name> {
+/// The positive amounts that are not marked as limited, without those whose other name is.
+fn not_limited(resources: &ResourceList, limited: &[bool]) -> Vec<Name> {
     let all = || resources.iter().zip(limited);
     let open = all().filter(|((_, amount), is_limited)| !**is_limited && amount.is_positive());
     let mut open: Vec<&Name> = open.map(|((name, _), _)| name).collect();
@@ -87,7 +88,7 @@ pub(crate) fn holding(
             .push(limit.name().clone());
         }
     }
-    holding.unlimited = open(&target.resources, &limited);
+    holding.unlimited = not_limited(&target.resources, &limited);
     holding
 }
 

@@ -4,7 +4,7 @@
 
 use std::{any::Any, panic::AssertUnwindSafe};
 
-use futures::FutureExt as _;
+use futures::{FutureExt as _, future::BoxFuture};
 use quota_service::telemetry::panic_message;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +16,15 @@ pub(crate) fn spawn(
     name: &'static str,
     stop: CancellationToken,
     task: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    spawn_boxed(name, stop, task.boxed())
+}
+
+/// As [`spawn`]. Of one type for all tasks: what tokio needs for each type of a task is much to compile.
+fn spawn_boxed(
+    name: &'static str,
+    stop: CancellationToken,
+    task: BoxFuture<'static, ()>,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
         let ended = AssertUnwindSafe(task).catch_unwind().await;

@@ -160,12 +160,27 @@ impl Permit {
         if amounts <= AMOUNTS_AT_ONCE || self.pool.threads == 0 {
             return work(&Turn::SHORT);
         }
+        let made = Arc::new(Mutex::new(None));
+        let answer = made.clone();
+        let job = move |turn: &Turn| {
+            let work = std::panic::AssertUnwindSafe(|| work(turn));
+            *answer.lock() = Some(std::panic::catch_unwind(work));
+        };
+        self.done(Box::new(job)).await;
+        match made.lock().take().expect("the job is done") {
+            Ok(made) => made,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Does a job in the turn of the principal. Of one type for all answers, so that it is compiled once.
+    async fn done(&self, job: Job) {
         let (made, making) = oneshot::channel();
         let job = move |turn: &Turn| {
             // The caller may have disconnected while the job waited.
             if !made.is_closed() {
-                let work = std::panic::AssertUnwindSafe(|| work(turn));
-                let _ = made.send(std::panic::catch_unwind(work));
+                job(turn);
+                let _ = made.send(());
             }
         };
         let waiting = Waiting::new(job);
@@ -173,11 +188,7 @@ impl Permit {
         let queued = self.principal.clone();
         self.pool.queue.lock().push(queued, waiting);
         self.pool.ready.notify_one();
-        match making.await {
-            Ok(Ok(made)) => made,
-            Ok(Err(panic)) => std::panic::resume_unwind(panic),
-            Err(_) => unreachable!("a job is done or its asker has gone"),
-        }
+        making.await.expect("a job is done unless its caller has gone");
     }
 }
 

@@ -7,5 +7,5 @@ use quotad::exit::Exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> Exit {
-    quotad::run::main()
+    quotad::main()
 }

@@ -1,45 +1,57 @@
 //! Starts the parts of the daemon, and stops them in order.
 
-mod ledger;
-mod policy;
-pub(crate) mod routes;
+#[cfg(test)]
+mod routes_tests;
 
-use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc};
+use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroUsize, path::Path, sync::Arc};
 
 use anyhow::Context as _;
+use axum::extract::Request;
+use quota_core::{
+    decide::{Bounds, GroupBounds, Policy},
+    event::Actor,
+};
+use quota_semantics::{
+    Name,
+    admission::{Charging, Coverage},
+    object::GroupResource,
+    quota::{LimitedResource, limited},
+};
+use quota_service::{
+    health::{self, Health, Readiness, Render},
+    program::{self, METRICS_UPKEEP, run_every},
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use quota_semantics::admission::Charging;
-use quota_service::{
-    health::{self, Health, Readiness},
-    periodic::{METRICS_UPKEEP, run_every},
-    systemd,
-};
+use tower::ServiceExt as _;
 
 use crate::{
-    admission::{Hook, audit},
+    admission::{self, Hook, Rules as ReviewRules, audit},
     api::{self, App, NoSources, Parts},
-    auth::Authenticator,
+    auth::{
+        Access::{self, Authenticated, Public},
+        Authenticator,
+    },
     checkpoint::{self, Destination},
     cluster::{self, Cluster},
-    config::{Config, schema},
-    disk_space::DiskSpaceGuard,
+    config::{ALL_KINDS, Config, schema},
     exit::{Exit, Failure, OrExit as _},
-    intake::{nats, payload},
+    fatal,
+    intake::{
+        nats, payload,
+        record::{set_charging, set_object_labels},
+    },
     kube::{self, Kube},
-    maintenance::{Maintenance, Quotas},
+    maintenance::{DiskSpaceGuard, Maintenance, Quotas},
     metrics::{Listener, Metrics},
+    recovery::{Opened, close, open},
     reload::{Followed, follow},
-    router::{Rules, router},
-    routes::Route,
-    server::{Bound, Hosts, Options, descriptors, tls::Tls},
+    routes::{Route, Rules, get, router, with_state},
+    server::{self, Bound, Hosts, Options, tls::Tls},
     shutdown::{self, Signals},
-    supervisor,
+    ui,
     writer::Ledger,
 };
-use ledger::{Opened, close, open};
-use policy::{charging, rules};
 
 /// Serves until a stop signal. `ready` is called with the address of the API once it serves.
 pub(crate) async fn serve(
@@ -68,18 +80,18 @@ pub(crate) async fn serve(
     let maintenance =
         Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let maintained =
-        supervisor::spawn("the maintenance", stop.clone(), maintenance.clone().run(stop.clone()));
-    supervisor::spawn_until(
+        fatal::spawn("the maintenance", stop.clone(), maintenance.clone().run(stop.clone()));
+    fatal::spawn_until(
         "the watch on the journal",
         stop.clone(),
         maintenance.clone().watch_journal(),
     );
-    supervisor::spawn(
+    fatal::spawn(
         "the watch on the disk",
         stop.clone(),
         disk_space_guard(&config, &opened.ledger, &readiness)?.run(stop.clone()),
     );
-    supervisor::spawn(
+    fatal::spawn(
         "the wait for the stop",
         signals.stop.clone(),
         stop_waiting_for_space(signals.stop.clone(), opened.ledger.clone()),
@@ -108,14 +120,14 @@ pub(crate) async fn serve(
     readiness.register_computed("quota-plugin", move || health.plugin_health());
     let is_shared = config.quotas.adopt && !config.quotas.plugin_is_off;
     if is_shared && config.admission.listen.is_some() {
-        supervisor::spawn(
+        fatal::spawn(
             "the search for shared quotas",
             stop.clone(),
             hook.clone().detect_shared_quotas(stop.clone()),
         );
     }
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
-    let routes = || routes::of_api(app.clone(), hook.clone(), kube.clone(), readiness.clone());
+    let routes = || of_api(app.clone(), hook.clone(), kube.clone(), readiness.clone());
     let peers = match &cluster {
         Some(cluster) => Some(serve_nodes(&config, cluster, routes(), &signals, &stop)?),
         None => None,
@@ -125,19 +137,19 @@ pub(crate) async fn serve(
         .with_refusals(kube::refused)
         .in_cluster(cluster.clone());
     let options = options(&config).draining_on(signals.stop.clone());
-    let served = supervisor::spawn(
+    let served = fatal::spawn(
         "the listener of the API",
         stop.clone(),
         api.serve(router(routes(), rules), options, tls, stop.clone()),
     );
     let rules = Rules::default().in_cluster(cluster.clone());
-    let hook = (routes::of_webhook(hook), rules);
+    let hook = (of_webhook(hook), rules);
     let webhook = start_webhook(&config, hook, authenticator, &signals, stop.clone())?;
     draining.pass();
     let (admission, webhook) = webhook.unzip();
     let admission = admission.map(|address| address.to_string());
     tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
-    systemd::ready();
+    program::ready();
     ready(api_address);
 
     signals.stop.cancelled().await;
@@ -217,10 +229,10 @@ async fn record_rules(
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
     if !in_cluster {
-        return policy::record(config, charging, ledger).await;
+        return record(config, charging, ledger).await;
     }
-    let recorded = policy::record_while_leading(config.clone(), charging.clone(), ledger.clone());
-    supervisor::spawn_until("the recording of rules", stop.clone(), recorded);
+    let recorded = record_while_leading(config.clone(), charging.clone(), ledger.clone());
+    fatal::spawn_until("the recording of rules", stop.clone(), recorded);
     Ok(())
 }
 
@@ -272,7 +284,7 @@ fn serve_nodes(
     let bound = bind("cluster.listen", address)?;
     let router = router(routes, Rules::default().for_nodes_of(cluster.clone()));
     let options = Options::new(Listener::Peers, config);
-    Ok(supervisor::spawn(
+    Ok(fatal::spawn(
         "the listener for other nodes",
         stop.clone(),
         bound.serve(router, options, tls, stop.clone()),
@@ -295,15 +307,15 @@ fn start_admin(
         false => options,
     };
     let served = bound.serve(
-        router(routes::of_admin(render(metrics), readiness.clone()), Rules::default()),
+        router(of_admin(render(metrics), readiness.clone()), Rules::default()),
         options,
         None,
         closing.clone(),
     );
     let metrics = metrics.clone();
     let upkeep = run_every(METRICS_UPKEEP, move || metrics.run_upkeep());
-    supervisor::spawn_until("the upkeep of metrics", closing.clone(), upkeep);
-    let served = supervisor::spawn("the admin listener", closing, served);
+    fatal::spawn_until("the upkeep of metrics", closing.clone(), upkeep);
+    let served = fatal::spawn("the admin listener", closing, served);
     Ok((address, served))
 }
 
@@ -333,7 +345,7 @@ fn options(config: &Config) -> Options {
 fn within_descriptors(mut config: Config) -> Config {
     let listeners = listeners(&config);
     let connections = &mut config.limits.connections;
-    let fit = descriptors::connections(listeners, connections.get());
+    let fit = server::connections(listeners, connections.get());
     *connections = NonZeroUsize::new(fit).unwrap_or(*connections);
     config
 }
@@ -346,7 +358,7 @@ fn listeners(config: &Config) -> usize {
 
 fn follow_files(files: impl Followed + 'static, signals: &Signals) {
     let following = follow(files, signals.reload.clone(), signals.stop.clone());
-    supervisor::spawn("the reload of files", signals.stop.clone(), following);
+    fatal::spawn("the reload of files", signals.stop.clone(), following);
 }
 
 /// The authenticator and the TLS of the API. Both follow changes of their files.
@@ -389,7 +401,7 @@ fn start_webhook(
         None => rules.with_authenticator_at(audit::ROUTE, authenticator.or_nobody()),
     };
     let served = bound.serve(router(routes, rules), options, Some(tls), stop.clone());
-    let served = supervisor::spawn("the listener of the webhook", stop, served);
+    let served = fatal::spawn("the listener of the webhook", stop, served);
     Ok(Some((address, served)))
 }
 
@@ -417,7 +429,7 @@ async fn sign(
             stop.cancelled().await;
         }
     };
-    Ok(Some(supervisor::spawn("the signing of checkpoints", stop, signing)))
+    Ok(Some(fatal::spawn("the signing of checkpoints", stop, signing)))
 }
 
 /// The destinations of checkpoints.
@@ -482,6 +494,181 @@ async fn start_intake(
 
 fn bind(key: &str, address: SocketAddr) -> Result<Bound, Failure> {
     Ok(Bound::bind(address).with_context(|| format!("cannot listen on {key} = {address}"))?)
+}
+
+// The rules of decisions, from the configuration.
+
+pub(crate) fn policy(config: &Config) -> Result<Policy, Failure> {
+    let reservations = &config.reservations;
+    Ok(Policy {
+        default_ttl: reservations.default_ttl.span(),
+        max_ttl: reservations.max_ttl.span(),
+        max_hold: reservations.max_hold.span(),
+        max_pending: reservations.max_pending.get(),
+        max_pending_per_namespace: reservations.max_pending_per_namespace.get(),
+        max_pending_per_principal: reservations.max_pending_per_principal.get(),
+        bounds: bounds(config),
+        search_max: Policy::default().search_max,
+        shown_max: Policy::default().shown_max,
+        limited: limited(config.admission.limited_resources_file.as_deref())?,
+        unlimited: reservations.unlimited,
+        adopts_quotas: config.quotas.adopt,
+        groups: GroupBounds {
+            max: config.groups.max.get(),
+            max_depth: config.groups.max_depth.get(),
+            per_namespace: config.groups.max_per_namespace.get(),
+        },
+    })
+}
+
+fn bounds(config: &Config) -> Bounds {
+    let limits = &config.limits;
+    let bytes = limits.reservation_name_bytes.as_usize();
+    Bounds {
+        reservation_resources: limits.reservation_resources.get(),
+        reservation_name_bytes: bytes,
+        resources_per_namespace: limits.resources_per_namespace.get(),
+        committed_per_namespace: limits.committed_per_namespace.get(),
+        committed_per_principal: limits.committed_per_principal.get(),
+        limits_per_quota: limits.limits_per_quota.get(),
+        quotas_per_namespace: limits.quotas_per_namespace.get(),
+        ended_bytes: limits.ended_reservations_bytes.bytes(),
+        max_lifetime: config.reservations.max_lifetime.span(),
+    }
+}
+
+/// Kubernetes' own configuration file, JSON or YAML.
+fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
+    let Some(path) = path else {
+        return Ok(Vec::new());
+    };
+    let read = || -> anyhow::Result<_> {
+        let text = std::fs::read(path)?;
+        let value = quota_semantics::yaml::object(&text)?;
+        Ok(limited::load(&value.to_string())?)
+    };
+    read()
+        .with_context(|| format!("admission.limited_resources_file = {}", path.display()))
+        .or_exit(Exit::Configuration)
+}
+
+/// The kinds for which the API server calls the webhook: limits of other kinds are not enforced. Without a webhook no
+/// limit relies on it, so all kinds count as covered.
+pub(crate) fn coverage(config: &Config) -> Coverage {
+    let rules = &config.admission;
+    if rules.listen.is_none() || rules.count.iter().any(|kind| kind == ALL_KINDS) {
+        return Coverage::everything();
+    }
+    let kinds = rules.count.iter().chain(&rules.charge);
+    Coverage::of(kinds.filter_map(|kind| kind.parse::<GroupResource>().ok()))
+}
+
+fn charging(config: &Config) -> Result<Charging, Failure> {
+    let kinds = config.admission.charge.iter().map(String::as_str);
+    let charging = Charging::new(kinds).or_exit(Exit::Configuration)?;
+    let labels = config.groups.object_labels.iter().map(String::as_str);
+    Ok(charging.with_object_labels(labels))
+}
+
+/// Records which workloads are charged and which labels of objects are kept: usage depends on both.
+async fn record(config: &Config, charging: &Charging, ledger: &Ledger) -> Result<(), Failure> {
+    let stream = config.nats.url.is_some();
+    let source = stream.then(|| Name::from(nats::principal(&config.nats)));
+    let kinds = charging.kinds().map(|kind| Name::from(kind.to_string()));
+    let kinds: BTreeSet<Name> = kinds.collect();
+    let actor = Actor::named("quotad");
+    let recorded = set_charging(ledger, &actor, &kinds, source.as_ref()).await;
+    if recorded.context("cannot record which workloads are charged")? {
+        tracing::info!(?kinds, "admission.charge was changed");
+    }
+    let labels = charging.object_labels();
+    let recorded = set_object_labels(ledger, &actor, labels, source.as_ref()).await;
+    let recorded = recorded.context("cannot record which labels of objects count")?;
+    if recorded.or_exit(Exit::Configuration)? {
+        tracing::info!(?labels, "groups.object_labels was changed");
+    }
+    Ok(())
+}
+
+/// Records the same in a cluster, each time this node begins to lead, since only the leader writes records.
+async fn record_while_leading(config: Arc<Config>, charging: Charging, ledger: Ledger) {
+    loop {
+        ledger.wait_until_decides(true).await;
+        if let Err(failure) = record(&config, &charging, &ledger).await {
+            tracing::warn!(error = %failure, "rules are not recorded; the next leader will record them");
+        }
+        ledger.wait_until_decides(false).await;
+    }
+}
+
+fn rules(config: &Config, charging: Charging) -> ReviewRules {
+    ReviewRules {
+        charging,
+        warn_ratio: config.admission.warn_ratio,
+        allow_when_behind: config.admission.allow_when_behind,
+        request_timeout: config.limits.request_timeout.get(),
+    }
+}
+
+// The whole route table, by listener.
+
+/// The routes of `listen`.
+pub(crate) fn of_api(app: App, hook: Hook, kube: Kube, readiness: Readiness) -> Vec<Route> {
+    let mut routes = with_state(api::routes(), &app);
+    routes.extend(by_router(&health::probes(readiness), Authenticated, &health::PROBES));
+    routes.extend(of_webhook(hook));
+    routes.extend(with_state(kube::routes(), &kube));
+    routes.extend(ui::routes());
+    routes
+}
+
+/// The routes of `admission.listen`.
+pub(crate) fn of_webhook(hook: Hook) -> Vec<Route> {
+    with_state(admission::routes(), &hook)
+}
+
+/// The routes of `admin.listen`.
+pub(crate) fn of_admin(metrics: Render, readiness: Readiness) -> Vec<Route> {
+    let router = health::router(metrics, readiness);
+    let mut routes = by_router(&router, Public, &health::PROBES);
+    routes.extend(by_router(&router, Public, &[METRICS]));
+    routes
+}
+
+const METRICS: (&str, &str) =
+    ("/metrics", "[metrics](metrics.md), in the format that the scraper prefers");
+
+/// Routes that an axum router answers.
+fn by_router(
+    router: &axum::Router,
+    access: Access,
+    paths: &[(&'static str, &'static str)],
+) -> Vec<Route> {
+    let router = router.clone();
+    let answer = move |mut request: Request| {
+        let router = router.clone();
+        // This router finds the variable parts of the path itself: it would add them to those found before.
+        request.extensions_mut().clear();
+        async move { router.oneshot(request).await }
+    };
+    let route = |(path, about): &(&'static str, &'static str)| {
+        get(path, access, answer.clone()).about(about)
+    };
+    paths.iter().map(route).collect()
+}
+
+/// The specs of the routes of `listen`, without the state that handlers need.
+#[cfg(test)]
+pub(crate) fn specs() -> Vec<crate::routes::Spec> {
+    fn of<S: 'static>(routes: &[Route<S>]) -> impl Iterator<Item = crate::routes::Spec> {
+        routes.iter().map(|route| route.spec().clone())
+    }
+    let mut specs: Vec<_> = of(&api::routes()).collect();
+    specs.extend(of(&admission::routes()));
+    specs.extend(of(&kube::routes()));
+    specs.extend(of(&ui::routes()));
+    specs.extend(of(&by_router(&axum::Router::new(), Authenticated, &health::PROBES)));
+    specs
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-use crate::{clock::now, writer::Watermark};
+use crate::{now, writer::Watermark};
 
 /// Determines which limits are in force.
 #[derive(Debug)]
@@ -65,7 +65,6 @@ impl Reason {
     }
 
     /// For the label of a metric.
-    #[must_use]
     pub fn label(&self) -> &str {
         match self {
             Self::Failing(code) => code,
@@ -102,13 +101,11 @@ impl Enforcement {
     }
 
     /// Whether the webhook is called for requests that could exceed this limit.
-    #[must_use]
     pub fn covers(&self, limit: &str) -> bool {
         self.coverage.covers(limit)
     }
 
     /// Names the limits that the webhook is not called for, in a sentence for people; none if it is called for all.
-    #[must_use]
     pub fn not_enforced(&self, hard: &ResourceList) -> Option<String> {
         let names: Vec<&str> = self.coverage.uncovered(hard).map(|name| &**name).collect();
         (!names.is_empty()).then(|| {
@@ -120,7 +117,6 @@ impl Enforcement {
     }
 
     /// The kind that a limit counts, if nobody reports it although a publisher reports kinds.
-    #[must_use]
     pub fn not_reported(&self, limit: &str) -> Option<NotReported> {
         let required = self.watermark.required()?;
         let kind = counted_kind(limit).filter(|kind| !is_ignored(kind))?;
@@ -130,7 +126,6 @@ impl Enforcement {
     }
 
     /// The conditions of a quota or group with these limits: what of them is not in force.
-    #[must_use]
     pub fn conditions(&self, hard: &ResourceList) -> Vec<Condition> {
         let condition = |kind: &str, reason: &str, message| Condition {
             r#type: kind.to_owned(),

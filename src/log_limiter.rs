@@ -26,7 +26,6 @@ struct Window {
 
 impl LogLimiter {
     /// A limiter that lets this many lines per second pass.
-    #[must_use]
     pub(crate) const fn new(lines: u32) -> Self {
         let passed = Window { since: None, lines: 0, held_back: 0 };
         Self { lines, passed: Mutex::new(passed) }
@@ -54,13 +53,11 @@ impl LogLimiter {
 }
 
 /// The beginning of a text, cut to the length for log lines.
-#[must_use]
 pub(crate) fn shortened(text: &str) -> &str {
     cut(text, TEXT_BYTES_MAX)
 }
 
 /// The beginning of a text, at most this many bytes.
-#[must_use]
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {

@@ -5,11 +5,19 @@
 //! `tokens` is the tokens file. [`exit`] has the exit codes of all programs.
 
 pub mod exit;
-#[cfg(feature = "http")]
-pub mod http;
-pub mod paths;
 pub mod server;
 pub mod table;
+pub mod wire;
+
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "tokens")]
 pub mod tokens;
-pub mod wire;
+
+// The paths that the configuration of an API server names.
+
+/// The path of the admission webhook.
+pub const ADMIT: &str = "/admit";
+
+/// The path of the audit webhook.
+pub const AUDIT: &str = "/audit";

@@ -1,9 +1,6 @@
 //! Checkpoint notes and keys.
 
-use quota_journal::checkpoint::{
-    key::{PrivateKey, PublicKey},
-    note,
-};
+use quota_journal::checkpoint::{self, PrivateKey, PublicKey};
 
 /// The key of the notes in the corpus.
 const PUBLIC: &str = "ledger.example.com+21bb86ac+AepKbGPinFIKvvVQexMuxfmVR3auvr57kkIe6mkURtIs";
@@ -17,8 +14,8 @@ pub fn run(data: &[u8]) {
         return;
     };
     let key: PublicKey = PUBLIC.parse().unwrap();
-    let read = note::read(text);
-    if let Ok(verified) = note::verify(text, &key) {
+    let read = checkpoint::read(text);
+    if let Ok(verified) = checkpoint::verify(text, &key) {
         assert_eq!(read, Ok(verified));
         assert!(text.starts_with(SIGNED), "forged: {text:?}");
     }
@@ -30,8 +27,8 @@ pub fn run(data: &[u8]) {
         assert_eq!(again.public(), private.public());
         if let Ok(mut checkpoint) = read {
             checkpoint.origin = private.public().name().to_owned();
-            let signed = note::sign(&checkpoint, &private);
-            assert_eq!(note::verify(&signed, private.public()), Ok(checkpoint));
+            let signed = checkpoint::sign(&checkpoint, &private);
+            assert_eq!(checkpoint::verify(&signed, private.public()), Ok(checkpoint));
         }
     }
 }

@@ -2,18 +2,16 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use super::world::{self, World};
 use quotad::{
     config::Config,
     metrics::Listener,
-    peer::Peer,
-    server::{Options, serve_stream},
+    server::{Options, Peer, serve_stream},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
     time::timeout,
 };
-
-use super::world::{self, World};
 
 /// Ends a connection properly, if the bytes before are complete requests.
 const LAST: &[u8] = b"\r\n\r\nGET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

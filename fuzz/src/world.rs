@@ -14,8 +14,7 @@ use quotad::{
     config::Config,
     intake::payload,
     kube::{self, Kube},
-    router::{self, router},
-    routes::with_state,
+    routes::{self, router, with_state},
     writer::{self, Ledger, Threads, Watermark},
 };
 use tokio::runtime::{Builder, Runtime};
@@ -159,7 +158,7 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
         &Hook::new(ledger.clone(), Arc::new(NoSources), rules),
     ));
     routes.extend(with_state(kube::routes(), &kube));
-    let router = router(routes, router::Rules::default());
+    let router = router(routes, routes::Rules::default());
     (ledger, stop, threads, router)
 }
 

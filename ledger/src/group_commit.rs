@@ -55,7 +55,6 @@ impl<A> GroupCommit<A> {
     }
 
     /// The same, with batches that are closed at about this many bytes instead of [`BATCH_BYTES`].
-    #[must_use]
     pub fn sealing_at(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self

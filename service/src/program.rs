@@ -1,6 +1,17 @@
 //! The common `main` of programs, from the command line to the exit code.
 
-use std::io::Write as _;
+use std::{
+    ffi::OsStr,
+    io::{self, Write as _},
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::{
+            ffi::OsStrExt as _,
+            net::{SocketAddr, UnixDatagram},
+        },
+    },
+    time::Duration,
+};
 
 use crate::{
     config::{self, Schema, Sources, Task},
@@ -84,4 +95,71 @@ fn start<S: Schema>(
         tracing::warn!(key, "{message}");
     }
     run(config)
+}
+
+// Notifications to systemd (`Type=notify`), if it started the program. Otherwise nothing happens.
+
+/// Notifies that the program is ready.
+pub fn ready() {
+    notify("READY=1\nSTATUS=ready");
+}
+
+/// Sets the status for `systemctl status`: one line.
+pub fn status(text: &str) {
+    notify(&format!("STATUS={text}"));
+}
+
+/// Notifies that the program is about to stop.
+pub fn stopping() {
+    notify("STOPPING=1\nSTATUS=stopping");
+}
+
+fn notify(message: &str) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    if let Err(error) = send(&socket, message) {
+        tracing::warn!(%error, message, "cannot notify systemd");
+    }
+}
+
+/// Sends a notification. A name that begins with `@` is in the abstract namespace, any other is a path.
+fn send(socket: &OsStr, message: &str) -> io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(message.as_bytes(), &address)?;
+    Ok(())
+}
+
+// Work that is repeated for as long as a program runs.
+
+/// How often recorded samples are moved into the histograms.
+pub const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// Runs this now, and then at each end of a period.
+pub async fn run_every(period: Duration, run: impl Fn()) {
+    let mut ticks = tokio::time::interval(period);
+    loop {
+        ticks.tick().await;
+        run();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abstract_socket_is_written_to() {
+        let name = format!("quota-ledger-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let systemd = UnixDatagram::bind_addr(&address).unwrap();
+        send(OsStr::new(&format!("@{name}")), "READY=1").unwrap();
+        let mut message = [0; 64];
+        let length = systemd.recv(&mut message).unwrap();
+        assert_eq!(&message[..length], b"READY=1");
+        assert!(send(OsStr::new("/nonexistent/socket"), "READY=1").is_err());
+    }
 }

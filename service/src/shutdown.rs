@@ -8,7 +8,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::systemd;
+use crate::program;
 
 /// The effects of signals.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub fn listen() -> io::Result<Signals> {
 async fn stop_on(mut terminate: Signal, mut interrupt: Signal, stop: CancellationToken) {
     let number = next(&mut terminate, &mut interrupt).await;
     tracing::info!(signal = number, "stopping");
-    systemd::stopping();
+    program::stopping();
     stop.cancel();
     let number = next(&mut terminate, &mut interrupt).await;
     tracing::warn!(signal = number, "stopped by a second signal, requests are cut off");

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::wire;
-use crate::{parse_errors::in_plain_words, reason::Reason};
+use crate::problem::{Reason, in_plain_words};
 
 /// Largest footprint of an object, in bytes of its names: an entry holds the footprint.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;

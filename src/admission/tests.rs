@@ -1,6 +1,9 @@
 //! A node of a cluster that does not know whether it still leads, and a listener without memory.
 
-use std::{net::SocketAddr, sync::atomic::AtomicBool, sync::atomic::Ordering};
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use futures::FutureExt as _;
 use http::{StatusCode, header};
@@ -14,12 +17,10 @@ use tower::ServiceExt as _;
 use super::*;
 use crate::{
     config::Config,
-    intake::sources::NoSources,
+    intake::NoSources,
     metrics::Listener,
-    peer::Peer,
-    router,
-    routes::with_state,
-    server::{BodyBudget, Options, serve_stream},
+    routes::{self, with_state},
+    server::{BodyBudget, Options, Peer, serve_stream},
     writer::{self, Threads, Watermark},
 };
 
@@ -71,7 +72,7 @@ fn rules() -> Rules {
 
 fn router(ledger: &Ledger) -> axum::Router {
     let hook = Hook::new(ledger.clone(), Arc::new(NoSources), rules());
-    router::router(with_state(routes(), &hook), router::Rules::default())
+    routes::router(with_state(routes(), &hook), routes::Rules::default())
 }
 
 /// An error would let the object in wherever the webhook's `failurePolicy` is `Ignore`.
@@ -152,7 +153,7 @@ async fn an_answer_is_small_whatever_the_notices_are() {
         sequence: 1,
         hold: None,
     };
-    let answer = response::decided(&review, "a", true, &decided, &rules(), &AnnotationKey::new());
+    let answer = respond(&review, "a", true, &decided, &rules(), &AnnotationKey::new());
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(body.len() < 16 << 10, "{}", body.len());
     let answer: Value = serde_json::from_slice(&body).unwrap();

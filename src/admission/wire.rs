@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::parse_errors::in_plain_words;
+use crate::problem::in_plain_words;
 
 /// The supported version.
 const API_VERSION: &str = "admission.k8s.io/v1";

@@ -15,17 +15,15 @@ use quota_core::{
 use serde::Deserialize;
 
 use super::{
-    App, Caller, answer,
-    body::JsonText,
-    caller,
-    measure::{Operation, decided, limited, log_denied, measured},
+    App, Caller, JsonText,
     problem::{FieldProblem, Problem, Reason, at_most},
-    reservations::{Granted, granted, note, reserve},
-    reserve_request::{ReserveRequest, SharedNames},
+    reservations::{
+        Granted, Operation, ReserveRequest, SharedNames, decided, granted, limited, log_denied,
+        measured, note, reserve,
+    },
 };
 use crate::{
-    auth::{Principal, Role},
-    clock,
+    auth::{Principal, Role, requester},
     fairness::{AMOUNTS_AT_ONCE, BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     metrics::{self, AuthRefusal},
     render::reservation::{LAGGING, whole, write_fields, write_head},
@@ -145,7 +143,7 @@ fn request(
         let needed = principal.lacks(&[Role::Reserve], Some(namespace));
         return Err(Problem::new(Reason::Forbidden, needed));
     }
-    let request = item.request(app, namespace, clock::now(), None)?;
+    let request = item.request(app, namespace, crate::now(), None)?;
     // The digest is computed here, not on the decider thread, which all other jobs wait for.
     request.digest();
     Ok(request)
@@ -168,7 +166,7 @@ async fn one_by_one(
             let policy = context.policy.shared_by(count);
             let decide_one = |request: &Result<FingerprintedRequest, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;
-                let by = caller::by(&actor, &principal, &request.namespace);
+                let by = requester(&actor, &principal, &request.namespace);
                 let transaction = &mut context.transaction;
                 Ok(reserve(transaction, &policy, &actor, &by, request, denials.as_ref()))
             };
@@ -252,12 +250,12 @@ fn omit_quotas(results: &mut Results) {
 
 fn respond(turn: &Turn, app: &App, results: &Results, head: Head) -> Response {
     let text = written(results, head, app.lags(), || turn.pause());
-    answer::written(StatusCode::OK, text)
+    super::written(StatusCode::OK, text)
 }
 
 /// The outcomes as JSON, in the order of the items.
 fn written(results: &Results, head: Head, lagging: bool, pause: impl Fn()) -> Vec<u8> {
-    let mut out = Vec::with_capacity((results.len() + 1) * answer::ANSWER_BYTES);
+    let mut out = Vec::with_capacity((results.len() + 1) * super::ANSWER_BYTES);
     out.extend_from_slice(b"{\"items\":[");
     for (index, result) in results.iter().enumerate() {
         if index > 0 {

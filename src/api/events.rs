@@ -1,20 +1,30 @@
 //! Ingests events over HTTP, and requests a relist from the publishers.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{body::Body, extract::State, response::Response};
+use bytes::Bytes;
 use http::StatusCode;
 use quota_client::wire::{EventsAnswer, RejectedEvent, RelistAnswer, RelistRequest};
-use quota_core::state::State as LedgerState;
+use quota_core::{event::Actor, state::State as LedgerState};
 use quota_semantics::{Name, syntax};
 
 use super::{
-    App, Caller, answer,
-    body::JsonText,
-    measure::{Operation, measured},
+    App, Caller, JsonText,
     problem::{FieldProblem, Problem, Reason},
+    reservations::{Operation, measured},
 };
-use crate::{intake, log_limiter::LogLimiter, whole_body::whole_body};
+use crate::{
+    intake::{
+        payload::Reader,
+        record::{Chunk, Recorded, record},
+    },
+    log_limiter::LogLimiter,
+    metrics::Source,
+    now,
+    server::body::whole_body,
+    writer::{Ledger, Unavailable},
+};
 
 /// `POST /v1/events`: NDJSON, a JSON array, or one event.
 pub(super) async fn accept(
@@ -25,18 +35,18 @@ pub(super) async fn accept(
     let (answer, as_of) = measured(Operation::Events, async {
         let text = whole_body(body).await?;
         let most = app.max_batch_entries;
-        let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;
+        let answer = record_events(&app.ledger, &app.events, &actor, most, text).await?;
         let as_of = app.ledger.read(LedgerState::head).await;
         let as_of = as_of.map_err(|refused| refused.with_part_made(true))?;
         Ok((answer, as_of))
     })
     .await?;
     let rejected = answer.rejected.into_iter().map(|(line, reason)| RejectedEvent { line, reason });
-    Ok(answer::ok(&EventsAnswer {
+    Ok(super::ok(&EventsAnswer {
         accepted: answer.recorded.accepted,
         ignored: answer.recorded.ignored,
         rejected: rejected.collect(),
-        as_of: answer::as_of(as_of),
+        as_of: super::as_of(as_of),
         lagging: app.lags(),
     }))
 }
@@ -71,7 +81,7 @@ pub(super) async fn request_relist(
     if let Some(held_back) = REQUESTS.pass() {
         tracing::info!(principal, ?resources, held_back, "relist requested");
     }
-    Ok(answer::json(
+    Ok(super::json(
         StatusCode::ACCEPTED,
         &RelistAnswer {
             clusters: relist.clusters,
@@ -97,4 +107,64 @@ fn kinds(request: &RelistRequest) -> Result<BTreeSet<Name>, Problem> {
         true => Ok(request.resources.iter().map(|kind| kind.as_str().into()).collect()),
         false => Err(Problem::invalid(errors)),
     }
+}
+
+// Events over HTTP: `POST /v1/events`.
+
+/// The source of dead letters that arrived over HTTP; their positions are line numbers.
+pub const SOURCE: &str = "http";
+
+/// The outcome for a body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Counts of recorded events.
+    pub recorded: Recorded,
+    /// The numbers of rejected lines, and the reasons.
+    pub rejected: Vec<(u64, String)>,
+}
+
+/// Records the events of a body: NDJSON, a JSON array, or one event. Answers when all are durable.
+///
+/// A large body becomes several batches, so after an error a part of it may be recorded. A repeated request is safe.
+///
+/// # Errors
+/// [`Unavailable`].
+pub async fn record_events(
+    ledger: &Ledger,
+    reader: &Arc<Reader>,
+    actor: &Arc<Actor>,
+    max_batch_entries: usize,
+    body: Bytes,
+) -> Result<Answer, Unavailable> {
+    let source = Name::from(SOURCE);
+    let mut events = reader.read(body, now());
+    let mut rejected_lines = Vec::new();
+    let mut next_chunk = || {
+        let mut chunk = Chunk::default();
+        for event in events.by_ref() {
+            match event {
+                Ok(incoming) => chunk.add(incoming),
+                Err(rejected) => {
+                    let line = rejected.line;
+                    rejected_lines.push((line, rejected.reason.clone()));
+                    chunk.add_rejected(&source, line, rejected);
+                }
+            }
+            if chunk.is_full(max_batch_entries) {
+                break;
+            }
+        }
+        chunk
+    };
+    let mut recorded = Recorded::default();
+    let mut chunk = next_chunk();
+    while !chunk.is_empty() {
+        // The next chunk is read while the previous one is being recorded.
+        let recording = record(ledger, actor, Source::Http, chunk);
+        let (done, next) = futures::join!(recording, async { next_chunk() });
+        let is_part_made = recorded != Recorded::default();
+        recorded += done.map_err(|refused| refused.with_part_made(is_part_made))?;
+        chunk = next;
+    }
+    Ok(Answer { recorded, rejected: rejected_lines })
 }

@@ -16,16 +16,14 @@ use quota_semantics::{Name, Span, Timestamp, uid::Uid};
 use serde::Deserialize;
 
 use super::{
-    App, Caller,
-    body::JsonText,
-    caller,
-    measure::{Operation, measured},
-    page::Target,
+    App, Caller, JsonText, Target,
     problem::{Problem, Reason},
-    reservations::show,
-    reserve_request::{Amounts, read_ttl},
+    reservations::{Amounts, Operation, measured, read_ttl, show},
 };
-use crate::{auth::Principal, writer::For};
+use crate::{
+    auth::{Principal, requester},
+    writer::For,
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -137,7 +135,7 @@ async fn change<R: Send + 'static>(
     read: impl FnOnce(&State, &str, &Uid) -> R + Send + 'static,
 ) -> Result<(R, Head), Problem> {
     let uid = parse_uid(&uid)?;
-    let by = caller::by(&actor, principal, &namespace);
+    let by = requester(&actor, principal, &namespace);
     let name = actor.principal.clone();
     let decided = app.ledger.decide_for(For::Always(&name), move |context| {
         let transaction = &mut context.transaction;

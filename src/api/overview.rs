@@ -1,4 +1,4 @@
-//! Lists namespaces by how full their quotas are: those that need attention first.
+//! Usage: of one namespace, and of all by how full their quotas are, those that need attention first.
 
 use std::{
     cmp::Reverse,
@@ -7,30 +7,32 @@ use std::{
 };
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::{Fullest, NamespaceCounts, NamespacePage, NamespaceUsage};
+use quota_client::wire::{
+    BoundBy, Fullest, NamespaceCounts, NamespacePage, NamespaceUsage, QuotaUsage, ResourceUsage,
+    Room, Total, Usage,
+};
 use quota_core::{
     event::{Entry, NamespaceRecord, Sequence},
-    state::{self, GroupFigure, Head, LimitView, LimitsView},
+    state::{self, GroupFigure, Head, LimitView, LimitsView, Totals},
     time::{self, Buckets, Changes, Key, Level, Moment, Subject, Tracker, Values, Wanted},
 };
 use quota_ledger::period::Fold;
 use quota_semantics::{
     Name, Timestamp,
+    admission::LimitKind,
     quantity::{Format, Quantity},
+    resource::ResourceList,
 };
 use serde::{Deserialize, Serialize};
 
 use super::{
-    App, Caller, answer,
-    page::{self, Params, token},
-    past::{self, When},
+    App, Caller, Params, Target, When,
     problem::{FieldProblem, Problem, Reason},
     series::{FIGURES_MAX, Parts, SeriesQuery},
-    usage::Sight,
+    token,
 };
 use crate::{
-    auth::{Principal, Reader},
-    clock,
+    auth::{Principal, Reader, Role},
     fairness::{Permit, Turn},
     label_selector::LabelSelector,
     render::labels_of,
@@ -220,8 +222,8 @@ pub(super) async fn list(
     Caller(actor): Caller,
     Params(query): Params<OverviewQuery>,
 ) -> Result<Response, Problem> {
-    let limit = page::limit(query.limit, app.page)?;
-    let after: Option<(Option<u64>, Name)> = page::after(query.after.as_deref())?;
+    let limit = super::limit(query.limit, app.page)?;
+    let after: Option<(Option<u64>, Name)> = super::after(query.after.as_deref())?;
     let mut best = Best {
         after: after.map(|(rank, name)| (Reverse(rank), name)),
         most: limit + 1,
@@ -258,19 +260,19 @@ pub(super) async fn list(
         page_of(best, limit, as_of, lagging)
     };
     let when = When { at, sequence };
-    past::answer(&app, &actor.principal, &when, view, amounts, make).await?
+    super::answer(&app, &actor.principal, &when, view, amounts, make).await?
 }
 
 /// The page of the best namespaces, and where the next one begins if there are more than `limit`.
 fn page_of(best: Best, limit: usize, as_of: Head, lagging: bool) -> Result<Response, Problem> {
     let mut found: Vec<(FullnessOrder, NamespaceUsage)> = best.found.into_iter().collect();
-    let next = page::cut(&mut found, limit, |((rank, name), _)| token(&(rank.0, name)))?;
-    Ok(answer::ok(&NamespacePage {
+    let next = super::cut(&mut found, limit, |((rank, name), _)| token(&(rank.0, name)))?;
+    Ok(super::ok(&NamespacePage {
         items: found.into_iter().map(|(_, shown)| shown).collect(),
         total: best.total,
         counts: best.counts,
         next,
-        as_of: answer::as_of(as_of),
+        as_of: super::as_of(as_of),
         lagging,
     }))
 }
@@ -455,7 +457,7 @@ pub(super) async fn trend(
     let names = named.filter(|name| seen.insert(*name));
     let names: Vec<Name> = names.map(Name::from).collect();
     let series = SeriesQuery { from: query.from, to: query.to, step: query.step };
-    let parts = series.parts(clock::now())?;
+    let parts = series.parts(crate::now())?;
     let wrong = if count > app.page {
         Some(format!("more than {} names", app.page))
     } else if names.len().saturating_mul(parts.count) > FIGURES_MAX {
@@ -476,5 +478,142 @@ pub(super) async fn trend(
     let (period, step) = (parts.period, parts.step.to_string());
     let make = move |fullness: Fullness, _: &state::State, _, _: &Turn| fullness.points(&parts);
     let points = app.past.period(&permit, period, begin, make).await?;
-    Ok(answer::ok(&Trend { namespaces: &names, step, points, as_of, lagging: app.lags() }))
+    Ok(super::ok(&Trend { namespaces: &names, step, points, as_of, lagging: app.lags() }))
+}
+
+// Usage, and the limits that it counts against.
+
+/// A namespace's usage, as read from a state.
+struct UsageView {
+    totals: Totals,
+    limits: LimitsView,
+    head: Head,
+}
+
+impl UsageView {
+    fn of(state: &state::State, namespace: &Name) -> Self {
+        Self {
+            totals: state.totals(namespace),
+            limits: state.limits_view(namespace),
+            head: state.head(),
+        }
+    }
+
+    /// The number of amounts that the answer lists.
+    fn amounts(&self) -> usize {
+        self.totals.used.len() + self.totals.reserved.len() + self.limits.amounts()
+    }
+
+    /// The limits with their numbers. There may be many.
+    fn limits(&self, turn: &Turn) -> Vec<LimitView> {
+        self.limits.views().inspect(|_| turn.pause()).collect()
+    }
+
+    fn sums(&self, limits: &[LimitView]) -> Vec<Total> {
+        let limited = limits.iter().flat_map(|limit| &limit.figures);
+        sums(&self.totals, limited.map(|limit| &limit.figure.resource))
+    }
+}
+
+/// The limits of a namespace, as far as a caller may see them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    reads_groups: bool,
+}
+
+impl Sight {
+    pub(super) fn of(principal: &Principal) -> Self {
+        Self { reads_groups: principal.may_everywhere(Role::Read) }
+    }
+
+    /// Whether the caller may see the amounts of a limit. Those of a group are amounts of other namespaces, too.
+    pub(super) const fn sees(self, limit: &LimitView) -> bool {
+        self.reads_groups || !limit.is_shared
+    }
+
+    fn room(self, limits: &[LimitView]) -> BTreeMap<Name, Room> {
+        let room = state::room(limits).into_iter();
+        let shown = room.map(|(resource, state::Room { bound_by, figure })| {
+            let room =
+                Room { available: figure.available(), bound_by: self.bound_by(bound_by, figure) };
+            (resource.clone(), room)
+        });
+        shown.collect()
+    }
+
+    fn bound_by(self, limit: &LimitView, of: &GroupFigure) -> BoundBy {
+        let seen = self.sees(limit).then_some(of);
+        let others = seen.map(|of| of.guaranteed_to_others.clone());
+        BoundBy {
+            kind: limit.kind,
+            name: limit.name.clone(),
+            hard: of.figure.hard.clone(),
+            used: seen.map(|of| of.figure.used.clone().unwrap_or_default()),
+            reserved: seen.map(|of| of.figure.reserved.clone()),
+            guaranteed_to_others: others.filter(|others| !others.is_zero()),
+        }
+    }
+}
+
+/// `GET /v1/namespaces/{namespace}/usage`, of now, or `?at=TIME`, or `?sequence=N`
+pub(super) async fn usage(
+    State(app): State<App>,
+    Target([namespace]): Target<1>,
+    principal: Principal,
+    Caller(actor): Caller,
+    Params(when): Params<When>,
+) -> Result<Response, Problem> {
+    let name = namespace.clone();
+    let view = move |state: &state::State| UsageView::of(state, &name);
+    let sight = Sight::of(&principal);
+    let make = move |seen: UsageView, lagging, turn: &Turn| {
+        let limits = seen.limits(turn);
+        super::large(
+            turn,
+            &Usage {
+                namespace,
+                resources: seen.sums(&limits),
+                room: sight.room(&limits),
+                quotas: quotas(limits),
+                as_of: super::as_of(seen.head),
+                lagging,
+            },
+        )
+    };
+    let amounts = UsageView::amounts;
+    super::answer(&app, &actor.principal, &when, view, amounts, make).await
+}
+
+fn quotas(limits: Vec<LimitView>) -> Vec<QuotaUsage> {
+    let quotas = limits.into_iter().filter(|limit| limit.kind == LimitKind::ResourceQuota);
+    let shown = quotas.map(|quota| QuotaUsage {
+        name: quota.name,
+        resources: quota.figures.into_iter().map(limit).collect(),
+    });
+    shown.collect()
+}
+
+fn sums<'a>(totals: &'a Totals, limited: impl Iterator<Item = &'a Name>) -> Vec<Total> {
+    let counted = totals.used.names().chain(totals.reserved.names());
+    let names: BTreeSet<&Name> = counted.chain(limited).collect();
+    let of = |list: &ResourceList, name: &str| list.get(name).cloned().unwrap_or_default();
+    let sum = |resource: &Name| Total {
+        resource: resource.clone(),
+        used: of(&totals.used, resource),
+        reserved: of(&totals.reserved, resource),
+    };
+    names.into_iter().map(sum).collect()
+}
+
+fn limit(limit: GroupFigure) -> ResourceUsage {
+    let available = limit.available();
+    let figure = limit.figure;
+    ResourceUsage {
+        resource: figure.resource,
+        hard: figure.hard,
+        used: figure.used,
+        reserved: figure.reserved,
+        available,
+        guaranteed_to_others: None,
+    }
 }

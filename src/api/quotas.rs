@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use axum::{
-    extract::State,
-    response::{IntoResponse as _, Response},
-};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::{extract::State, response::Response};
+use http::{HeaderMap, HeaderValue};
 use quota_core::{
     decide::{self, Precondition, QuotaChange},
     event::{Actor, QuotaRecord},
@@ -21,22 +18,20 @@ use quota_semantics::{
 };
 
 use super::{
-    App, Caller, answer,
-    body::ObjectText,
-    manifest::{self, Read},
-    measure::{Operation, measured},
-    page::{PageQuery, Params, Target, token},
-    precondition,
+    App, Caller, ObjectText, PageQuery, Params, Target,
     problem::{FieldProblem, Problem, Reason},
-    replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
+    replacing::{
+        self, Read, begin, is_no_edit, refuse_revival, refuse_stale, refused, tagged,
+        take_from_path,
+    },
+    token,
 };
 use crate::{
     auth::Reader,
     fairness::{BYTES_PER_AMOUNT, Permit, Turn, make_sized},
     label_selector::LabelSelector,
     render::quota,
-    server::warn,
-    writer::{DecisionContext, For},
+    writer::DecisionContext,
 };
 
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
@@ -47,38 +42,10 @@ pub(super) async fn put(
     headers: HeaderMap,
     text: ObjectText,
 ) -> Response {
-    let principal = actor.principal.clone();
-    let changed = measured(Operation::Quota, async {
-        let precondition = precondition::of(&headers)?;
-        let (reading, amounts) = (app.clone(), text.len() / BYTES_PER_AMOUNT);
-        let read = move |_: &Turn| read(&reading, &text, &namespace, &name);
-        let (sent, warnings) = make_sized(&principal, amounts, read).await??;
-        let ledger = &app.ledger;
-        let decision = ledger.decide_for(For::Principal(&principal), move |context| {
-            let set = set(context, &actor, sent, precondition);
-            (set, context.transaction.state().head())
-        });
-        let (set, head) = decision.await?;
-        let (copied, created) = set.map_err(|problem| problem.as_of(head))?;
-        Ok((copied, created, head, warnings))
-    });
-    match changed.await {
-        Ok((copied, created, head, warnings)) => {
-            let (amounts, record) = (amounts_of(&copied), copied.record().clone());
-            let make = move |turn: &Turn| show(turn, &app, &copied, head, None);
-            let permit = Permit::to_change(&principal);
-            let mut response = permit.make(amounts, make).await;
-            if created {
-                *response.status_mut() = StatusCode::CREATED;
-            }
-            if created && let Some(location) = location(&record) {
-                response.headers_mut().insert(header::LOCATION, location);
-            }
-            warn(response.headers_mut(), &warnings);
-            response
-        }
-        Err(problem) => problem.into_response(),
-    }
+    let read = move |app: &App, text: &ObjectText| read(app, text, &namespace, &name);
+    let about = |copied: &CopiedQuota| (amounts_of(copied), location(copied.record()));
+    let show = |turn: &Turn, app: &App, copied, head| show(turn, app, &copied, head, None);
+    replacing::put((app, actor, headers, text), read, set, about, show).await
 }
 
 /// Reads a quota, and checks what can be checked without the state: the decider, on which all others wait, does not look
@@ -89,7 +56,7 @@ fn read(
     namespace: &str,
     name: &str,
 ) -> Result<((Manifest, Checked), Vec<String>), Problem> {
-    let Read { mut manifest, unknown } = manifest::read(text)?;
+    let Read { mut manifest, unknown } = replacing::read(text)?;
     let metadata = &mut manifest.metadata;
     take_from_path("metadata.namespace", &mut metadata.namespace, namespace)?;
     take_from_path("metadata.name", &mut metadata.name, name)?;
@@ -102,7 +69,7 @@ fn read(
 
 fn location(record: &QuotaRecord) -> Option<HeaderValue> {
     let QuotaRecord { namespace, name, .. } = record;
-    answer::location(&[("/v1/namespaces/", namespace), ("/quotas/", name)])
+    super::location(&[("/v1/namespaces/", namespace), ("/quotas/", name)])
 }
 
 /// Sets a quota in the transaction; answers the quota, and whether it is new.
@@ -176,17 +143,11 @@ fn show(
     let mut shown = quota::resource_quota(&view, app.ledger.enforcement());
     // It changes when the quota is set anew and when its numbers change.
     let status = serde_json::to_vec(&shown.status).unwrap_or_default();
-    let tag = precondition::tag(view.entry, &status);
-    let mut response = match headers.is_some_and(|headers| precondition::has(headers, &tag)) {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => {
-            shown.as_of = Some(answer::as_of(head));
-            shown.lagging = app.lags();
-            answer::large(turn, &shown)
-        }
-    };
-    response.headers_mut().insert(header::ETAG, tag);
-    response
+    tagged(view.entry, &status, headers, || {
+        shown.as_of = Some(super::as_of(head));
+        shown.lagging = app.lags();
+        super::large(turn, &shown)
+    })
 }
 
 /// `GET /v1/namespaces/{namespace}/quotas/{name}`
@@ -344,5 +305,5 @@ fn respond(
         .collect();
     let items = views.iter();
     let items = items.map(|view| quota::resource_quota(view, app.ledger.enforcement()));
-    answer::large(turn, &app.page_of(items.collect(), next, head))
+    super::large(turn, &app.page_of(items.collect(), next, head))
 }

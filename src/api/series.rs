@@ -18,13 +18,11 @@ use quota_semantics::{Name, Timestamp, quantity::Quantity};
 use serde::Deserialize;
 
 use super::{
-    App, Caller, answer,
-    page::{Params, Target},
+    App, Caller, Params, Target,
     problem::{FieldProblem, Problem, Reason},
 };
 use crate::{
     auth::Reader,
-    clock,
     config::Period,
     fairness::{Permit, Turn},
     history::POINTS_MAX,
@@ -59,7 +57,7 @@ pub(super) async fn series(
     Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
-    let parts = query.parts(clock::now())?;
+    let parts = query.parts(crate::now())?;
     let head = app.ledger.read(state::State::head).await?;
     let name = namespace.clone();
     let wanted = Wanted {
@@ -77,14 +75,14 @@ pub(super) async fn series(
             let (from, to) = (period.from, period.to);
             UsagePoint { from, to, time: to, sequence, resources, quotas }
         });
-        Ok(answer::large(
+        Ok(super::large(
             turn,
             &UsageHistory {
                 namespace,
                 points: points.collect(),
                 summary: all.summary,
                 step,
-                as_of: answer::as_of(head),
+                as_of: super::as_of(head),
                 lagging: api.lags(),
             },
         ))
@@ -100,7 +98,7 @@ pub(super) async fn of_group(
     Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
-    let parts = query.parts(clock::now())?;
+    let parts = query.parts(crate::now())?;
     let mut sight = Sight { group: group.clone(), reader, member: None };
     let read = app.ledger.read(|state| {
         let exists = state.group_record(&group).is_some();
@@ -128,14 +126,14 @@ pub(super) async fn of_group(
             let resources = groups.into_iter().flat_map(|group| group.resources).collect();
             GroupUsagePoint { from, to, time: to, sequence, resources }
         });
-        Ok(answer::large(
+        Ok(super::large(
             turn,
             &GroupUsageHistory {
                 group,
                 points: points.collect(),
                 summary: all.summary,
                 step,
-                as_of: answer::as_of(head),
+                as_of: super::as_of(head),
                 lagging: api.lags(),
             },
         ))

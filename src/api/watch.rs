@@ -23,13 +23,11 @@ use tokio::{
 };
 
 use super::{
-    App, Caller,
-    history::{Most, Namespaced, Order, walk},
-    page::Params,
+    App, Caller, Params,
+    entries::{self, Most, Namespaced, Order, Shown, walk},
     problem::{Problem, Reason},
-    subjects::{self, Shown},
 };
-use crate::{auth::Principal, watch_slots::Slot};
+use crate::{auth::Principal, fairness::Slot};
 
 /// Interval of heartbeats on a silent watch.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -174,13 +172,13 @@ impl Follower {
     /// Entries with the objects that they are about, as far as they are found soon.
     async fn named(&self, entries: Vec<Entry>) -> Vec<Shown> {
         let plain = |entries: Vec<Entry>| entries.into_iter().map(Shown::plain).collect();
-        if !subjects::are_unnamed(entries.iter()) {
+        if !entries::are_unnamed(entries.iter()) {
             return plain(entries);
         }
         let kept = entries.clone();
         let named = async {
             let turn = self.app.readers.turn(&self.actor.principal).await?;
-            subjects::named(&self.app, entries, false, turn).await
+            entries::named(&self.app, entries, false, turn).await
         };
         // Without the objects the entries are still true.
         named.await.map_or_else(|_| plain(kept), |(named, _)| named)

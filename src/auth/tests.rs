@@ -12,19 +12,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
-use super::{
-    authenticator::{Credential, Register},
-    *,
-};
+use super::{Credential, Register, *};
 use crate::{
-    clock::now,
     config::schema,
-    daemon::routes::specs,
+    daemon::specs,
     metrics::AuthRefusal,
-    peer::Peer,
+    now,
     reload::Followed as _,
-    router::{Rules, router},
-    routes::Route,
+    routes::{Route, Rules, router},
+    server::Peer,
 };
 
 fn token(principal: &str, roles: &[Role], namespaces: &[&str]) -> Issued {

@@ -1,12 +1,13 @@
 use std::{path::Path, sync::Arc};
 
-use quota_journal::checkpoint::{Checkpoint, Extends, key::PrivateKey, note};
 use quota_journal::{
-    Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, disk::RealDisk,
+    Batch, FileJournal, FileReader, Journal as _, Options, Reader as _,
+    checkpoint::{self, Checkpoint, Extends, PrivateKey},
+    disk::RealDisk,
 };
 use quota_semantics::{Span, Timestamp};
 
-use super::signer::{LedgerPosition, Signer};
+use super::{LedgerPosition, Signer};
 use crate::{config::Config, exit::Failure};
 
 fn key() -> PrivateKey {
@@ -68,7 +69,7 @@ fn a_ledger_that_contradicts_the_last_checkpoint_is_refused() {
     signer(directory.path(), &key, &first)
         .unwrap()
         .notes_mut()
-        .append(&note::sign(&signed, &key))
+        .append(&checkpoint::sign(&signed, &key))
         .unwrap();
     assert!(signer(directory.path(), &key, &of("grown", 9, 1)).is_ok());
     let short = signer(directory.path(), &key, &of("short", 4, 1)).err().unwrap();
@@ -88,7 +89,7 @@ fn a_replica_is_compared_with_the_last_checkpoint_once_it_reaches_it() {
     let signed = Checkpoint::new("ledger.example.com", &first.durable());
     let mut signer_of_first = signer(directory.path(), &key, &first).unwrap();
     let notes = signer_of_first.notes_mut();
-    notes.append(&note::sign(&signed, &key)).unwrap();
+    notes.append(&checkpoint::sign(&signed, &key)).unwrap();
     for (salt, is_same) in [(1, true), (2, false)] {
         let path = directory.path().join(format!("lost-{salt}"));
         let (mut journal, reader) = ledger(&path, 0, salt);

@@ -16,12 +16,11 @@ use super::{
     peers::{Actor, Failed, FromNode, mark, marked},
 };
 use crate::{
-    auth::Access,
-    foreign_page::is_foreign_page,
+    auth::{Access, is_foreign_page},
     metrics,
     problem::{Problem, Reason, Undecided},
     routes::{BodyLimit, Handle, ResponseFuture, Spec},
-    whole_body::whole_or_broken,
+    server::body::whole_or_broken,
 };
 
 /// Poll interval while there is no leader.

@@ -1,16 +1,19 @@
 use std::time::Duration;
 
+use quota_client::wire;
 use quota_core::{
-    decide::{Basis, Denied, Request},
+    decide::{Basis, Denied, Refusal, Request},
     event::Actor,
     state::Head,
 };
-use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
+use quota_semantics::{
+    Span, Timestamp,
+    admission::{CheckedLimit, CheckedQuota, Denial, LimitKind},
+    object::Footprint,
+    uid::Uid,
+};
 
-use super::{Bounds, Query, log::DenialLog, record};
-use quota_client::wire;
-use quota_core::decide::Refusal;
-use quota_semantics::admission::{CheckedLimit, CheckedQuota, Denial, LimitKind};
+use super::{Bounds, DenialLog, Query};
 
 fn request(namespace: &str, uid: &str) -> Request {
     let mut footprint = Footprint::default();
@@ -39,7 +42,7 @@ pub(super) fn denial_of(
     kind: LimitKind,
 ) -> wire::Denial {
     let (request, head) = (request(namespace, "u"), Head::default());
-    let mut denial = record::new(&Actor::named(principal), &request, &refusal(), head).unwrap();
+    let mut denial = super::new(&Actor::named(principal), &request, &refusal(), head).unwrap();
     denial.quotas[0].name = quota.into();
     denial.quotas[0].kind = kind;
     denial
@@ -84,7 +87,7 @@ fn noted(namespace: &str, uid: &str) -> wire::Denial {
 
 fn noted_of(principal: &str, namespace: &str, uid: &str) -> wire::Denial {
     let head = Head { sequence: 7, time: Timestamp::EPOCH };
-    record::new(&Actor::named(principal), &request(namespace, uid), &refusal(), head).unwrap()
+    super::new(&Actor::named(principal), &request(namespace, uid), &refusal(), head).unwrap()
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -177,9 +180,9 @@ fn the_file_does_not_grow_without_end() {
 fn only_denials_are_kept() {
     let request = request("a", "u");
     let refusal = Refusal::UidReused(request.uid.clone());
-    assert!(record::new(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
+    assert!(super::new(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
     let full = Refusal::TooManyPending { limit: "reservations.max_pending", pending: 9 };
-    assert!(record::new(&Actor::named("alice"), &request, &full, Head::default()).is_some());
+    assert!(super::new(&Actor::named("alice"), &request, &full, Head::default()).is_some());
 }
 
 #[tokio::test]
@@ -253,8 +256,8 @@ fn of_a_long_denial_less_is_kept() {
     let looked = denied.quotas[0].resources[0].clone();
     denied.quotas[0].resources = vec![looked; 1000];
     let refusal = Refusal::Denied(denied);
-    let noted = record::new(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap();
-    let json = record::to_json(&noted, 1, at(0)).unwrap();
+    let noted = super::new(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap();
+    let json = super::to_json(&noted, 1, at(0)).unwrap();
     assert!(json.len() < 32 * 1024, "{} bytes", json.len());
     let record: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(record["shortened"], true);
@@ -278,7 +281,7 @@ fn of_a_wide_denial_few_limits_wait_for_the_log() {
         let mut request = Request::clone(&request("a", "u"));
         request.footprint.resources = (0..requested).map(|n| (name(n), one.clone())).collect();
         let refusal = Refusal::Denied(denied);
-        record::new(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap()
+        super::new(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap()
     };
     for (each, kept, shortened) in [(128, 256, false), (129, 256, true), (300, 256, true)] {
         let denial = noted(vec![of_quota(each), of_quota(0), of_quota(each)], 1);

@@ -4,10 +4,7 @@ use std::{sync::Arc, thread};
 
 use quota_semantics::Name;
 
-use super::{
-    pool::{ANSWERS, WAITING, WATCHES},
-    *,
-};
+use super::{ANSWERS, WAITING, WATCHES, *};
 
 fn permit(principal: &str) -> Permit {
     Permit::to_change(&principal.into())

@@ -1,25 +1,25 @@
 //! Turns events into entries, in one batch with the position of their source.
 
-pub use quota_core::source::{Consumed, Recorded};
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+pub use quota_core::source::{Consumed, Recorded};
 use quota_core::{
-    decide::{self, Refusal},
-    event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
+    decide::{self, Refusal, Relist},
+    event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event, RelistEnd, RelistOutcome},
     size,
     source::{self, Observation},
+    state::RelistView,
 };
-use quota_semantics::{Name, Timestamp};
+use quota_semantics::{Name, Timestamp, uid::Uid};
 
-use super::{
-    payload::{Incoming, Rejected, SIGHTING_MAX_BYTES},
-    relist,
-};
+use super::payload::{Incoming, Rejected, SIGHTING_MAX_BYTES};
 use crate::{
     log_limiter::{LogLimiter, cut},
-    metrics::{self, Source},
+    metrics::{self, Correction, CorrectionCause, Relisted, Source},
     writer::{DecisionContext, Ledger, Unavailable},
 };
 
@@ -47,7 +47,6 @@ pub struct Chunk {
 
 impl Chunk {
     /// A chunk with the capacity of another one: consecutive chunks of a source have similar sizes.
-    #[must_use]
     pub(crate) fn like(other: &Self) -> Self {
         Self { observations: Vec::with_capacity(other.observations.len()), ..Self::default() }
     }
@@ -99,13 +98,11 @@ impl Chunk {
     }
 
     /// Whether the chunk has to be recorded before more is added.
-    #[must_use]
     pub fn is_full(&self, max_entries: usize) -> bool {
         self.observations.len() >= max_entries.min(CHUNK_EVENTS) || self.size >= CHUNK_BYTES
     }
 
     /// Whether the chunk is empty.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.observations.is_empty() && self.ignored == 0
     }
@@ -288,7 +285,7 @@ async fn record_pending(
     let by = actor.clone();
     let decision = move |context: &mut DecisionContext<'_>| pending.record(context, &by);
     let (recorded, relisted) = ledger.decide(decision).await?;
-    let incomplete = relist::follow(ledger, &actor.principal, &relisted).await;
+    let incomplete = follow(ledger, &actor.principal, &relisted).await;
     let incomplete = incomplete.map_err(|refused| refused.with_part_made(true))?;
     let Recorded { accepted, ignored, rejected } = recorded;
     metrics::events_consumed(from, accepted + ignored);
@@ -322,5 +319,155 @@ pub(super) async fn until_decided<R, F: Future<Output = Result<R, Unavailable>>>
     }
 }
 
-#[cfg(test)]
-mod tests;
+// Ends relists: objects that were not listed are ended, a few per decision, so that other jobs need not wait.
+
+/// Table places that are scanned while the state is locked once.
+const PLACES: u32 = 16_384;
+
+/// Most objects that one decision ends.
+const ENDED: usize = 500;
+
+/// Lines about relists that are logged per second: publishers may send many.
+static LINES: LogLimiter = LogLimiter::new(10);
+
+/// Reports the outcome of relists, and finishes those that were closed. Answers the kinds whose relists ended without
+/// effect, since an event was lost or rejected meanwhile.
+pub(super) async fn follow(
+    ledger: &Ledger,
+    source: &Name,
+    relisted: &source::Relisted,
+) -> Result<BTreeSet<Name>, Unavailable> {
+    for relist in &relisted.passed_over {
+        if let Some(held_back) = LINES.pass() {
+            tracing::warn!(%source, ?relist, held_back, "relist ignored: too many relists are open, or its beginning was not received");
+        }
+        metrics::relists(match relist {
+            Relist::Begin { .. } => Relisted::Refused,
+            Relist::Finish(_) => Relisted::NotBegun,
+        });
+    }
+    for relist in &relisted.outdated {
+        if let Relist::Begin { resource, .. } = relist {
+            if let Some(held_back) = LINES.pass() {
+                tracing::info!(%source, %resource, held_back, "a relist was ignored: it was recorded before, and its stream is read again");
+            }
+            metrics::relists(Relisted::Outdated);
+        }
+    }
+    relisted.decided.iter().for_each(report);
+    let is_closed = |event: &Event| matches!(event, Event::RelistClosed(_));
+    if relisted.decided.iter().any(is_closed) {
+        finish(ledger).await?;
+    }
+    let incomplete = relisted.decided.iter().filter_map(|event| match event {
+        Event::RelistEnded(end) if end.outcome == RelistOutcome::Incomplete => {
+            Some(end.scope.resource.clone())
+        }
+        _ => None,
+    });
+    Ok(incomplete.collect())
+}
+
+/// Ends the objects that closed relists have not listed, and then the relists. Answers when all of this is durable.
+///
+/// To be called after a relist was closed, and after a start, to resume the work after a crash.
+///
+/// # Errors
+/// [`Unavailable::Stopped`].
+pub async fn finish(ledger: &Ledger) -> Result<(), Unavailable> {
+    while let Some(relist) = ledger.peek(quota_core::state::State::closed_relist) {
+        sweep(ledger, &relist).await?;
+    }
+    Ok(())
+}
+
+async fn sweep(ledger: &Ledger, relist: &RelistView) -> Result<(), Unavailable> {
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let (uids, then) = ledger.peek(|state| state.unlisted(&relist.scope, from, PLACES));
+        next = then;
+        for uids in uids.chunks(ENDED) {
+            // Ended objects are skipped: the same call again ends the remaining ones.
+            while end(ledger, relist, uids.to_vec()).await? {}
+        }
+    }
+    let over = decide_on(ledger, relist, |state, relist| {
+        let end = decide::end_relist(state, &relist.scope, relist.began);
+        end.into_iter().collect()
+    });
+    over.await.map(drop)
+}
+
+/// Ends as many objects as fit into one decision. Answers whether there were any.
+async fn end(
+    ledger: &Ledger,
+    relist: &RelistView,
+    uids: Vec<(Name, Uid)>,
+) -> Result<bool, Unavailable> {
+    let ended = decide_on(ledger, relist, move |state, relist| {
+        let events = decide::end_unlisted(state, &relist.scope, relist.began, &uids);
+        size::at_once(events, ENDED).0
+    });
+    Ok(ended.await? > 0)
+}
+
+/// Records a decision on a relist. Answers the number of its events.
+async fn decide_on(
+    ledger: &Ledger,
+    relist: &RelistView,
+    decision: impl Fn(&quota_core::state::State, &RelistView) -> Vec<Event> + Clone + Send + 'static,
+) -> Result<usize, Unavailable> {
+    let actor = Actor::named(&relist.scope.source);
+    let events = until_decided(|| {
+        let (actor, relist, decision) = (actor.clone(), relist.clone(), decision.clone());
+        ledger.decide(move |context| {
+            let transaction = &mut context.transaction;
+            let events = decision(transaction.state(), &relist);
+            transaction.record(&actor, events.clone());
+            events
+        })
+    })
+    .await?;
+    events.iter().for_each(report);
+    Ok(events.len())
+}
+
+/// Reports the outcome of a relist to the metrics and the log.
+fn report(event: &Event) {
+    match event {
+        Event::ObjectEnded(_) | Event::NamespaceDeleted { .. } => {
+            metrics::drift_corrected(Correction::Ended, CorrectionCause::Relist, 1);
+        }
+        Event::RelistEnded(end) => {
+            if let Some(held_back) = LINES.pass() {
+                log(end, held_back);
+            }
+            metrics::relists(match end.outcome {
+                RelistOutcome::Complete => Relisted::Complete,
+                RelistOutcome::Empty => Relisted::Empty,
+                RelistOutcome::Incomplete => Relisted::Incomplete,
+            });
+        }
+        _ => {}
+    }
+}
+
+fn log(end: &RelistEnd, held_back: u64) {
+    let RelistEnd { scope, outcome, listed, ended, .. } = end;
+    let namespace = scope.namespace.as_deref().unwrap_or("*");
+    let (source, resource) = (&scope.source, &scope.resource);
+    match outcome {
+        RelistOutcome::Complete if *ended == 0 => {
+            tracing::info!(%source, %resource, namespace, listed, held_back, "relisted: nothing was missing");
+        }
+        RelistOutcome::Complete => {
+            tracing::warn!(%source, %resource, namespace, listed, ended, held_back, "relisted: objects that were not listed were ended");
+        }
+        RelistOutcome::Empty => {
+            tracing::warn!(%source, %resource, namespace, held_back, "a relist was empty, and nothing was ended; it has to say allowEmpty if there are none");
+        }
+        RelistOutcome::Incomplete => {
+            tracing::warn!(%source, %resource, namespace, held_back, "an event was lost or rejected during a relist, and nothing was ended");
+        }
+    }
+}

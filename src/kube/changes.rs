@@ -10,8 +10,6 @@
 //! The figures of a group change with the figures of its members. All groups may have changed with an entry that
 //! changes which namespaces they count.
 
-mod deletions;
-mod order;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +21,8 @@ use std::{
 use parking_lot::Mutex;
 use quota_core::{
     event::{Entry, Event, Sequence},
+    shares::Shares,
+    size,
     state::State,
 };
 use quota_semantics::{Name, uid::Uid};
@@ -30,16 +30,10 @@ use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    kind::Kind,
-    resource::{Key, Record},
-    status::{Failure, Result},
+    Failure, Result,
+    resource::{Key, Kind, Record},
 };
-use crate::{supervisor, writer::Ledger};
-
-pub(super) use deletions::Deletion;
-use deletions::Deletions;
-use order::Portion;
-pub(super) use order::{Change, Since};
+use crate::{fatal, metrics, writer::Ledger};
 
 /// Most namespaces whose last change is recorded, and most deleted quotas and groups.
 const WINDOW: usize = 1 << 16;
@@ -115,7 +109,7 @@ impl Changes {
                 }
             }
         };
-        supervisor::spawn("the watch feed", changes.stop.clone(), following);
+        fatal::spawn("the watch feed", changes.stop.clone(), following);
         changes
     }
 
@@ -449,4 +443,248 @@ fn some_groups_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Seq
     let last = last.map(|view| view.record.name.clone());
     let records = views.into_iter().map(|view| Record::Group(view.record));
     (records.collect(), last, state.head().sequence)
+}
+
+// The quotas and groups that were deleted, as far back as their memory bound allows.
+
+/// Bytes of the metadata of deleted quotas and groups that are read at once.
+const DELETED_BYTES: usize = 1 << 20;
+
+/// The deletion of a quota or group.
+#[derive(Clone, Debug)]
+pub(in crate::kube) struct Deletion {
+    pub(in crate::kube) sequence: Sequence,
+    /// The principal that deleted it.
+    pub(in crate::kube) principal: Name,
+    /// What was deleted.
+    pub(in crate::kube) record: Record,
+    /// The entry that created it; 0 if it was there before the window.
+    pub(in crate::kube) created_at: Sequence,
+    /// The last entry that set it; 0 if that was before the window.
+    pub(in crate::kube) set: Sequence,
+}
+
+/// Quotas and groups that were deleted.
+#[derive(Default)]
+struct Deletions {
+    by_time: BTreeMap<Sequence, Deletion>,
+    shares: Shares<Sequence>,
+    /// Most bytes of them.
+    most: usize,
+    /// The last dropped entry, by namespace, and of any namespace.
+    forgotten: HashMap<Name, Sequence>,
+    forgotten_anywhere: Sequence,
+}
+
+impl Deletions {
+    /// The deletions of a kind after one version and up to another, in one namespace or in all: the first ones of them,
+    /// in order; and the version up to which they are complete.
+    fn of(
+        &self,
+        kind: Kind,
+        (after, upto): (Sequence, Sequence),
+        namespace: Option<&Name>,
+    ) -> (Vec<Deletion>, Sequence) {
+        let some = self.after(after, kind, namespace);
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let some = some.take_while(|deletion| deletion.sequence <= upto);
+        for (looked, deletion) in some.enumerate() {
+            bytes += deletion.record.metadata_bytes();
+            let is_much = looked >= CHANGES_AT_ONCE || bytes > DELETED_BYTES;
+            if is_much && looked > 0 {
+                return (found, deletion.sequence - 1);
+            }
+            if deletion.record.kind() == kind {
+                found.push(deletion.clone());
+            }
+        }
+        (found, upto)
+    }
+
+    /// The deletions after a version, in order, in one namespace or in all. Those in all may be of other kinds, too.
+    fn after<'a>(
+        &'a self,
+        version: Sequence,
+        kind: Kind,
+        namespace: Option<&'a Name>,
+    ) -> Box<dyn Iterator<Item = &'a Deletion> + 'a> {
+        let within = match kind {
+            Kind::Quota => namespace.map(|name| &**name),
+            Kind::Group => Some(""),
+        };
+        match within {
+            Some(name) => {
+                let places = self.shares.of(name, version);
+                Box::new(places.filter_map(|place| self.by_time.get(&place)))
+            }
+            None => {
+                let range = self.by_time.range(version.saturating_add(1)..);
+                Box::new(range.map(|(_, deletion)| deletion))
+            }
+        }
+    }
+
+    /// The last dropped entry, in one namespace or in any.
+    fn forgotten(&self, namespace: Option<&Name>) -> Sequence {
+        match namespace {
+            Some(name) => self.forgotten.get(name).copied().unwrap_or_default(),
+            None => self.forgotten_anywhere,
+        }
+    }
+
+    /// If entries of very many namespaces were dropped, forgets of which ones, and returns the last dropped entry.
+    fn forget_namespaces(&mut self) -> Option<Sequence> {
+        let is_much = self.forgotten.len() > WINDOW;
+        is_much.then(|| {
+            self.forgotten.clear();
+            self.forgotten_anywhere
+        })
+    }
+
+    /// Adds a deletion; if there are too many, drops the oldest of the principal, and of its namespace, that takes the
+    /// most room.
+    fn add(&mut self, deletion: Deletion) {
+        let bytes = size::ENTRY
+            + match &deletion.record {
+                Record::Quota(record) => size::of_quota(record),
+                Record::Group(record) => record.metadata.len() + size::of_group(&record.spec),
+            };
+        let (namespace, sequence) = (deletion.record.key().namespace, deletion.sequence);
+        self.shares.add(&deletion.principal, &namespace, sequence, bytes);
+        self.by_time.insert(sequence, deletion);
+        while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
+            && let Some(oldest) = self.shares.first_to_go()
+            && let Some(dropped) = self.by_time.remove(&oldest)
+        {
+            metrics::limit_reached(metrics::Limit::QuotaChangesBytes);
+            let namespace = dropped.record.key().namespace;
+            self.shares.remove(&dropped.principal, &namespace, oldest);
+            // Another principal may have lost a later one.
+            let forgotten = self.forgotten.entry(namespace).or_default();
+            *forgotten = oldest.max(*forgotten);
+            self.forgotten_anywhere = self.forgotten_anywhere.max(oldest);
+        }
+    }
+}
+
+// The changes since a version, in their order.
+//
+// A watch sends them in this order, and each object with the sequence of its change as version. So a client that has
+// received a version has received all changes before it; what it has not received yet has a higher version. Only the
+// last entry may have reached the client in part, if it changed several objects: so a client that goes on from its
+// sequence gets the changes of this entry again.
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::kube) enum Change {
+    /// Objects were deleted, the last of them with this entry.
+    Deleted,
+    /// An object was set, or has changed.
+    Object(Key),
+    /// Any object may have changed.
+    All,
+    /// Figures of a namespace have changed.
+    Figures(Name),
+}
+
+/// The version since which changes are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::kube) struct Since {
+    pub(in crate::kube) version: Sequence,
+    /// Whether the changes of this very entry are wanted, too, if there may be several.
+    pub(in crate::kube) again: bool,
+}
+
+/// Some changes, in order.
+#[derive(Debug)]
+pub(in crate::kube) struct Portion {
+    pub(in crate::kube) changes: Vec<(Sequence, Change)>,
+    /// The version up to which they are complete.
+    pub(in crate::kube) upto: Sequence,
+    /// Whether there are no more of them.
+    pub(in crate::kube) is_all: bool,
+}
+
+impl Portion {
+    /// Adds changes, which come in order. Not all of them may be wanted, but all are looked at.
+    fn add(&mut self, changes: impl Iterator<Item = (Sequence, Option<Change>)>) {
+        for (looked, (sequence, change)) in changes.enumerate() {
+            if looked >= CHANGES_AT_ONCE {
+                self.upto = self.upto.min(sequence - 1);
+                self.is_all = false;
+                return;
+            }
+            let change = change.map(|change| (sequence, change));
+            self.changes.extend(change);
+        }
+    }
+
+    /// Puts the changes in order.
+    fn in_order(mut self) -> Self {
+        let Self { changes, upto, .. } = &mut self;
+        changes.retain(|(sequence, _)| sequence <= upto);
+        // Of those with the same sequence, the ones that change a single object come first: they were added first.
+        changes.sort_by_key(|(sequence, _)| *sequence);
+        changes.dedup_by(|(sequence, next), (last, change)| {
+            let is_same = *change == Change::Deleted && *next == Change::Deleted;
+            if is_same {
+                *last = *sequence;
+            }
+            is_same
+        });
+        self
+    }
+}
+
+impl Window {
+    /// The last entry with which any object of a kind may have changed.
+    fn last_of_all(&self, kind: Kind) -> Sequence {
+        match kind {
+            Kind::Quota => self.everything,
+            Kind::Group => self.everything.max(self.groups),
+        }
+    }
+
+    /// The changes of a kind since a version, in one namespace or in all: the first ones of them.
+    fn next(&self, kind: Kind, since: Since, namespace: Option<&Name>) -> Portion {
+        let Since { version, again } = since;
+        let mut portion =
+            Portion { changes: Vec::new(), upto: self.head.max(version), is_all: true };
+        let deletions = self.deletions.after(version, kind, namespace);
+        portion.add(deletions.map(|deletion| {
+            let is_of_kind = deletion.record.kind() == kind;
+            (deletion.sequence, is_of_kind.then_some(Change::Deleted))
+        }));
+        let sets = self.sets.range(version.saturating_add(1)..);
+        portion.add(sets.map(|(sequence, key)| {
+            let is_there = namespace.is_none_or(|own| *own == key.namespace);
+            let is_wanted = key.kind == kind && is_there;
+            (*sequence, is_wanted.then(|| Change::Object(key.clone())))
+        }));
+        let first = if again { version } else { version.saturating_add(1) };
+        let all = Some(self.last_of_all(kind)).filter(|all| *all >= first);
+        // What the entry at the floor has changed is not recorded.
+        let floor = Some(version).filter(|version| again && *version == self.floor);
+        let all = all.max(floor);
+        portion.add(all.map(|all| (all, Some(Change::All))).into_iter());
+        // Changes of figures before that are covered by it.
+        let first = all.map_or(first, |all| first.max(all + 1));
+        match namespace {
+            Some(name) => {
+                let changed = self.figures.get(name).filter(|changed| **changed >= first);
+                let changed = changed.map(|changed| (*changed, name));
+                portion.add(changed.into_iter().map(figures));
+            }
+            None => {
+                let changed = self.by_time.range(first..);
+                let changed = changed.map(|(changed, name)| (*changed, name));
+                portion.add(changed.map(figures));
+            }
+        }
+        portion.in_order()
+    }
+}
+
+fn figures((sequence, namespace): (Sequence, &Name)) -> (Sequence, Option<Change>) {
+    (sequence, Some(Change::Figures(namespace.clone())))
 }

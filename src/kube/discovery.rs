@@ -8,10 +8,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{
-    NAMESPACE_KIND, NAMESPACES, RELEASE, VERSION, accept, applied, events,
-    kind::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
-    params::Params,
-    status::{Failure, Result},
+    Failure, NAMESPACE_KIND, NAMESPACES, RELEASE, Result, VERSION, derived, object,
+    request::Params,
+    resource::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
 };
 use crate::precondition;
 
@@ -100,7 +99,7 @@ fn core() -> Value {
             "subresources": [{"subresource": "status", "responseKind": kind(Kind::Quota.name()), "verbs": ["get"]}],
         },
         {
-            "resource": events::PLURAL, "responseKind": kind(events::KIND), "scope": "Namespaced",
+            "resource": derived::EVENTS, "responseKind": kind(derived::EVENT), "scope": "Namespaced",
             "singularResource": "event", "verbs": ["list"], "shortNames": ["ev"],
         },
         {
@@ -137,7 +136,7 @@ fn quota() -> Value {
             ],
         },
         {
-            "resource": applied::PLURAL, "responseKind": kind(applied::KIND), "scope": "Namespaced",
+            "resource": derived::APPLIED_PLURAL, "responseKind": kind(derived::APPLIED_KIND), "scope": "Namespaced",
             "singularResource": "appliedclusterresourcequota", "verbs": ["get", "list"],
         },
     ]);
@@ -217,7 +216,7 @@ fn text(json: &Value) -> &str {
 
 /// The version of the aggregated form that the caller prefers to separate documents.
 fn aggregated(headers: &HeaderMap) -> Option<&'static str> {
-    for range in accept::accepted(headers).filter(accept::MediaRange::is_json) {
+    for range in object::accepted(headers).filter(object::MediaRange::is_json) {
         match (range.get("as"), range.get("g"), range.get("v")) {
             (None, ..) => return None,
             (Some(AGGREGATED_LIST), Some(AGGREGATED), Some("v2")) => return Some("v2"),

@@ -8,7 +8,7 @@ use quota_semantics::embedded::plain_value;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{kind::Kind, remove};
+use super::{resource::Kind, write};
 
 /// The prefix of every such body.
 const MAGIC: &[u8] = b"k8s\0";
@@ -249,11 +249,11 @@ pub(super) fn quota(body: &[u8]) -> Result<Value, Undecodable> {
 }
 
 /// The options of a deletion.
-pub(super) fn delete_options(body: &[u8]) -> Result<remove::DeleteOptions, Undecodable> {
+pub(super) fn delete_options(body: &[u8]) -> Result<write::DeleteOptions, Undecodable> {
     let (_, raw) = open(body)?;
     let options = DeleteOptions::decode(&*raw)?;
-    Ok(remove::DeleteOptions {
-        preconditions: options.preconditions.map(|preconditions| remove::Preconditions {
+    Ok(write::DeleteOptions {
+        preconditions: options.preconditions.map(|preconditions| write::Preconditions {
             uid: preconditions.uid,
             resource_version: preconditions.resource_version,
         }),

@@ -10,18 +10,16 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    Kube,
-    body::{Body, JSON, PROTOBUF, Sent, YAML, json},
-    kind::QUOTA_GROUP,
-    protobuf, routes,
-    status::{Failure, Result},
+    Failure, Kube, Result, protobuf,
+    request::{Body, JSON, PROTOBUF, Sent, YAML, json},
+    resource::QUOTA_GROUP,
 };
 use crate::{
     auth::{
         Access::{self, Authenticated, Public},
         Principal, Scope,
     },
-    parse_errors::in_plain_words,
+    problem::in_plain_words,
     routes::{Route, Spec},
 };
 
@@ -41,7 +39,7 @@ struct Rule {
 }
 
 /// The rights of callers, according to the route table.
-static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::of(&routes::routes()));
+static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::of(&super::routes()));
 
 struct Rights {
     rules: Vec<Rule>,

@@ -3,44 +3,41 @@
 //! A watch looks for changes at intervals, and makes its lines in the turn of its principal. For a client that does not
 //! read it holds few lines: it goes on from its position once the client has read them.
 
-mod copy;
 mod events;
-mod lines;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
+use futures::{Stream, stream};
 use http::{HeaderValue, header};
 use quota_core::{
     event::{Actor, Sequence},
-    state::State,
+    state::{QuotasView, State},
 };
 use quota_semantics::Name;
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior};
-
-use self::{
-    events::{ClientState, EventMaker, Purpose, Span, WatchOptions, line},
-    lines::Sender,
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::{Instant, MissedTickBehavior},
 };
+
+use events::{ClientState, EventMaker, Purpose, Span, WatchOptions, line};
+
 use super::{
-    Kube,
-    accept::Shape,
+    Failure, Kube, Result,
     changes::{Change, Deletion, Since},
-    copied::{self, Copied},
-    kind::Kind,
-    params::Params,
-    resource::Key,
-    scope::{Position, Scope},
-    status::{Failure, Result},
-    table::{self, Attachment},
+    object::{self, Attachment, Shape},
+    read::{self, Copied, Position, Scope},
+    request::Params,
+    resource::{CopiedView, Key, Kind, Record},
 };
 use crate::{
-    fairness::{BYTES_PER_AMOUNT, Permit, Turn},
-    watch_slots::Slot,
+    auth::Reader,
+    fairness::{BYTES_PER_AMOUNT, Permit, Slot, Turn},
 };
 
 /// Default and maximum duration of a watch.
@@ -92,7 +89,7 @@ pub(super) async fn watch(
     }
     let requested = params.timeout_seconds.filter(|seconds| *seconds > 0);
     let lasts = requested.map_or(DURATION, Duration::from_secs).min(DURATION_MAX);
-    let (lines, body) = lines::channel();
+    let (lines, body) = channel();
     let seen = from.unwrap_or(head);
     let manner = WatchOptions { scope: Arc::new(scope), shape, attachment };
     let watch = Watch {
@@ -188,7 +185,7 @@ impl Watch {
         let scope = self.manner.scope.clone();
         let mut after = Some(Position::default());
         while let Some(position) = after {
-            let some = |state: &State| copied::some_of(state, &scope, &position, self.kube.chunk());
+            let some = |state: &State| read::some_of(state, &scope, &position, self.kube.chunk());
             let ((copied, next), head) = self.kube.read(some).await?;
             let last = self.send_copied(vec![(purpose, copied)], head).await?;
             after = last.map(|(_, last)| Position::from(last)).or(next);
@@ -242,7 +239,7 @@ impl Watch {
     async fn send_changes(&mut self) -> Result<()> {
         let mut changes = self.changes().await?;
         if self.manner.scope.kind == Kind::Group {
-            changes = copy::of_groups(&self.kube, changes).await?;
+            changes = of_groups(&self.kube, changes).await?;
         }
         if self.manner.scope.is_by_members() {
             self.send_hidden(&changes).await?;
@@ -310,7 +307,7 @@ impl Watch {
         while let Some(name) = after {
             let known = self.client.known_after(&name, GROUPS_AT_ONCE);
             after = known.get(GROUPS_AT_ONCE - 1).map(|key| key.name.clone());
-            let hidden = |state: &State| copy::hidden(state, &known, &scope.reader);
+            let hidden = |state: &State| hidden(state, &known, &scope.reader);
             let (hidden, _) = self.kube.read(hidden).await?;
             let make = move |maker: &mut EventMaker<'_>| maker.hidden(&hidden, sequence);
             self.make(known.len(), make).await?;
@@ -343,9 +340,9 @@ impl Watch {
         after: &Name,
     ) -> Result<(&'c [(Sequence, Change)], Name)> {
         let reader = &self.manner.scope.reader;
-        let some = |state: &State| copy::some_of(state, changes, after, self.kube.chunk(), reader);
+        let some = |state: &State| some_of(state, changes, after, self.kube.chunk(), reader);
         let (copied, head) = self.kube.read(some).await?;
-        let copy::CopiedChanges { parts, count, last } = copied;
+        let CopiedChanges { parts, count, last } = copied;
         Ok(match self.send_copied(parts, head).await? {
             None => (&changes[count..], last),
             Some((part, key)) => match &changes[part].1 {
@@ -367,10 +364,221 @@ impl Watch {
         let json = match self.manner.shape {
             Shape::Table(version) => {
                 let columns = self.client.columns(self.manner.scope.kind);
-                table::table(version, &json!({"resourceVersion": seen}), columns, Vec::new())
+                object::table(version, &json!({"resourceVersion": seen}), columns, Vec::new())
             }
             shape => shape.item(object, Attachment::Nothing, || Value::Null),
         };
         self.lines.send(line("BOOKMARK", json)).await;
+    }
+}
+
+// Copies from the state what changes are about, a little at a time: the state is locked meanwhile.
+
+/// Changes, and amounts, that are read while the state is locked once.
+const CHANGES_AT_ONCE: usize = 100;
+const AMOUNTS: usize = 10_000;
+
+/// The sums of the namespace of a single quota are copied for it alone.
+const SUMS: usize = 500;
+
+/// A member of a group costs as much as this many amounts to copy.
+const MEMBER: usize = 5;
+
+/// What some changes are about.
+struct CopiedChanges {
+    /// One part for each change, in the same order.
+    parts: Vec<(Purpose, Copied)>,
+    /// How many of the changes are complete.
+    count: usize,
+    /// The last copied object of the next change, if it has objects among the parts.
+    last: Name,
+}
+
+/// The objects of the first of these changes, of the first one those after a name; at most `limit` of one change.
+fn some_of(
+    state: &State,
+    changes: &[(Sequence, Change)],
+    after: &Name,
+    limit: usize,
+    reader: &Reader,
+) -> CopiedChanges {
+    let (mut parts, mut amounts) = (Vec::new(), 0);
+    for (count, (sequence, change)) in changes.iter().enumerate() {
+        if count >= CHANGES_AT_ONCE || amounts > AMOUNTS {
+            break;
+        }
+        let purpose = Purpose::Change(*sequence);
+        match change {
+            Change::Figures(namespace) => {
+                let from = if count == 0 { &**after } else { "" };
+                let after = Some((&**namespace, from));
+                let (quotas, more) = state.quotas_page(Some(namespace), after, limit);
+                amounts += 1 + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
+                let last = quotas.records().next_back().filter(|_| more);
+                let last = last.map(|quota| quota.name.clone());
+                parts.push((purpose, Copied::Quotas(quotas)));
+                if let Some(last) = last {
+                    return CopiedChanges { parts, count, last };
+                }
+            }
+            Change::Object(key) => {
+                let (copied, work) = one(state, key, reader);
+                amounts += work;
+                parts.push((purpose, copied));
+            }
+            Change::Deleted | Change::All => break,
+        }
+    }
+    CopiedChanges { count: parts.len(), parts, last: Name::default() }
+}
+
+/// An object, if it is there and the caller may read it, and as many amounts as it costs to copy it.
+fn one(state: &State, key: &Key, reader: &Reader) -> (Copied, usize) {
+    match key.readable(state, reader) {
+        None => (Copied::Quotas(QuotasView::default()), 1),
+        Some(CopiedView::Quota(quota)) => {
+            let quotas = QuotasView::from(quota);
+            let work = SUMS + quotas.amounts() + quotas.metadata_bytes() / BYTES_PER_AMOUNT;
+            (Copied::Quotas(quotas), work)
+        }
+        Some(CopiedView::Group(group)) => {
+            let work = group.amounts().max(MEMBER * group.places());
+            (Copied::Groups(vec![group]), work)
+        }
+    }
+}
+
+/// Those of these groups that are there, but have no member that the caller may read.
+fn hidden(state: &State, groups: &[Key], reader: &Reader) -> Vec<Record> {
+    let is_hidden = |key: &&Key| {
+        let members = state.wanted_members(&key.name, |name| reader.reads(name), 1);
+        members.is_some_and(|members| members.is_empty())
+    };
+    let records = groups.iter().filter(is_hidden);
+    let records = records.filter_map(|key| Some(state.group_record(&key.name)?.0.clone()));
+    records.map(Record::Group).collect()
+}
+
+/// The changes of groups that follow from these changes: instead of figures of namespaces, the groups that count them,
+/// each with the last of its changes.
+async fn of_groups(
+    kube: &Kube,
+    changes: Vec<(Sequence, Change)>,
+) -> Result<Vec<(Sequence, Change)>> {
+    let (mut found, mut figures) = (Vec::new(), Vec::new());
+    for (sequence, change) in changes {
+        match change {
+            Change::Figures(namespace) => figures.push((sequence, namespace)),
+            change => found.push((sequence, change)),
+        }
+    }
+    let mut last: BTreeMap<Name, Sequence> = BTreeMap::new();
+    for some in figures.chunks(CHANGES_AT_ONCE) {
+        let groups = |state: &State| -> Vec<(Name, Sequence)> {
+            let of = |(sequence, namespace): &(Sequence, Name)| {
+                let groups = state.groups_of(namespace).into_iter();
+                groups.map(|group| (group, *sequence)).collect::<Vec<_>>()
+            };
+            some.iter().flat_map(of).collect()
+        };
+        last.extend(kube.read(groups).await?.0);
+    }
+    found.extend(last.into_iter().map(|(name, sequence)| {
+        let key = Key { kind: Kind::Group, namespace: Name::default(), name };
+        (sequence, Change::Object(key))
+    }));
+    found.sort_by_key(|(sequence, _)| *sequence);
+    Ok(found)
+}
+
+// The lines of a watch that wait for its client: so many, and so many bytes.
+
+/// Lines that wait for a slow client. When there are so many, the watch waits, and later sends only the newest state of
+/// each object.
+const WAITING: usize = 64;
+
+/// Bytes of the lines that wait. A longer line waits alone.
+const WAITING_BYTES: u32 = 256 << 10;
+
+/// A line, and its share of the bytes that may wait.
+type Waiting = (Bytes, OwnedSemaphorePermit);
+
+/// The sending end.
+#[derive(Clone)]
+struct Sender {
+    lines: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+/// A channel for lines. Its receiving end is the body of the response.
+fn channel() -> (Sender, impl Stream<Item = std::result::Result<Bytes, Infallible>>) {
+    let (lines, waiting) = mpsc::channel::<Waiting>(WAITING);
+    let room = Arc::new(Semaphore::new(WAITING_BYTES as usize));
+    let body = stream::unfold(waiting, async |mut waiting| {
+        let (line, _) = waiting.recv().await?;
+        Some((Ok(line), waiting))
+    });
+    (Sender { lines, room }, body)
+}
+
+impl Sender {
+    /// Sends a line, once there is room for it. When the client disconnects, the waiting lines are dropped, so there is
+    /// room, and this line is dropped, too.
+    async fn send(&self, line: Bytes) {
+        let bytes = u32::try_from(line.len()).map_or(WAITING_BYTES, |len| len.min(WAITING_BYTES));
+        if let Ok(room) = self.room.clone().acquire_many_owned(bytes).await {
+            let _ = self.lines.send((line, room)).await;
+        }
+    }
+
+    /// Waits until the client has disconnected.
+    async fn closed(&self) {
+        self.lines.closed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, StreamExt as _};
+
+    use super::*;
+
+    fn line(bytes: usize) -> Bytes {
+        vec![b'x'; bytes].into()
+    }
+
+    #[tokio::test]
+    async fn the_lines_that_wait_for_a_client_are_few_bytes() {
+        let (sender, lines) = channel();
+        let mut lines = Box::pin(lines);
+        let half = WAITING_BYTES as usize / 2;
+        for _ in 0..2 {
+            assert!(sender.send(line(half)).now_or_never().is_some());
+        }
+        let third = sender.send(line(1)).now_or_never();
+        assert!(third.is_none(), "there is no room");
+        assert_eq!(lines.next().await.unwrap().unwrap().len(), half);
+        assert!(sender.send(line(half)).now_or_never().is_some());
+
+        // A line that is longer than all of the room waits for all of it.
+        let longest = || line(10 * WAITING_BYTES as usize);
+        assert!(sender.send(longest()).now_or_never().is_none());
+        for _ in 0..2 {
+            lines.next().await.unwrap().unwrap();
+        }
+        assert!(sender.send(longest()).now_or_never().is_some());
+        assert!(sender.send(line(1)).now_or_never().is_none());
+        drop(lines);
+        sender.closed().await;
+        assert!(sender.send(line(1)).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn the_lines_that_wait_for_a_client_are_few() {
+        let (sender, _lines) = channel();
+        for _ in 0..WAITING {
+            assert!(sender.send(line(1)).now_or_never().is_some());
+        }
+        assert!(sender.send(line(1)).now_or_never().is_none());
     }
 }

@@ -1,10 +1,5 @@
 use std::{collections::BTreeSet, time::Duration};
 
-use super::*;
-use crate::{
-    enforcement::{self, NotReported},
-    reason::Reason,
-};
 use quota_core::{
     event::QuotaRecord,
     state::{Figure, GroupView, MemberView},
@@ -16,6 +11,12 @@ use quota_semantics::{
 };
 use quota_service::metrics::{Kind, Label as _};
 use quota_testkit::docs::documented;
+
+use super::*;
+use crate::{
+    enforcement::{self, NotReported},
+    problem::Reason,
+};
 
 #[test]
 fn names_follow_the_conventions() {
@@ -198,7 +199,7 @@ fn nobody_displaces_the_series_of_others_by_exporting_more() {
 #[test]
 fn process_metrics_are_read() {
     let mut text = String::new();
-    process::render(&mut text);
+    render_process(&mut text);
     for metric in ALL.iter().filter(|metric| metric.name.starts_with("process_")) {
         let value = text
             .lines()

@@ -2,7 +2,9 @@
 //! and time, a handler for panics, and metrics.
 
 use std::{
+    borrow::Cow,
     future::Future,
+    io::{self, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
@@ -15,31 +17,29 @@ use axum::{
     extract::Request,
     response::{IntoResponse as _, Response},
 };
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use futures::{
     FutureExt as _,
     future::{BoxFuture, CatchUnwind},
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use quota_semantics::Name;
 use quota_service::{hosts::LocalHost, traces};
 use tracing::{Instrument as _, Span, instrument::Instrumented};
 use uuid::Uuid;
 
 use super::{
-    Options,
-    body::{Bounded, Lengths, Progress},
-    body_budget::{BodyBudget, budgeted},
-    gzip,
+    Options, Peer,
+    body::{BodyBudget, Bounded, Lengths, Progress, budgeted, whole_body},
     timed::Clock,
 };
 use crate::{
-    log_limiter::{LogLimiter, shortened},
+    fairness,
+    log_limiter::{LogLimiter, cut, shortened},
     metrics::{self, Limit},
-    peer::Peer,
     problem::{CONTENT_TYPE, Problem, Reason},
-    request_headers,
-    router::{Endpoint, PendingResponse},
-    routes::BodyLimit,
+    routes::{BodyLimit, Endpoint, PendingResponse},
 };
 
 /// The name for a body without content coding.
@@ -128,7 +128,7 @@ struct StartedRequest {
 impl StartedRequest {
     fn now(request: &Request, route: &RouteBounds) -> Self {
         let (method, route) = (request.method().clone(), route.label);
-        let id = request_id(request.headers());
+        let id = request_id_of(request.headers());
         // Below the default level, since a span costs as much as a decision. Failures are logged with the id in any
         // case.
         let span = tracing::debug_span!(
@@ -137,7 +137,7 @@ impl StartedRequest {
             otel.name = format!("{method} {route}"),
             otel.kind = "server",
             otel.status_code = tracing::field::Empty,
-            request_id = id.to_str().unwrap_or_default(),
+            request_id_of = id.to_str().unwrap_or_default(),
             trace_id = trace_id(request.headers()),
             http.request.method = %method,
             http.route = route,
@@ -149,7 +149,7 @@ impl StartedRequest {
             at: Instant::now(),
             method,
             version: request.version(),
-            accepts_gzip: gzip::is_accepted(request.headers()),
+            accepts_gzip: is_accepted(request.headers()),
             id,
             span,
         }
@@ -200,9 +200,9 @@ impl Future for Guarded {
                 return Poll::Ready(this.finish(with_vary(response)));
             }
         };
-        if gzip::is_worthwhile(&response) {
+        if is_worthwhile(&response) {
             if this.started.accepts_gzip {
-                this.step = Step::Compressing(Box::pin(gzip::compressed(response)));
+                this.step = Step::Compressing(Box::pin(compressed(response)));
                 return self.poll(cx);
             }
             response = with_vary(response);
@@ -219,7 +219,7 @@ impl Guarded {
     fn finish(&self, mut response: Response) -> Response {
         let StartedRequest { at, method, version, id, span, .. } = &self.started;
         let route = &self.route;
-        response.headers_mut().insert(&request_headers::REQUEST_ID, id.clone());
+        response.headers_mut().insert(&REQUEST_ID, id.clone());
         // HTTP/2 has a frame for this.
         if self.bounds.options.draining.is_cancelled() && *version < Version::HTTP_2 {
             let close = HeaderValue::from_static("close");
@@ -232,9 +232,9 @@ impl Guarded {
         let took = at.elapsed();
         // An overload is counted, not logged line by line.
         if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
-            let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
+            let (request_id_of, status) = (id.to_str().unwrap_or_default(), status.as_u16());
             if let Some(held_back) = FAILURES.pass() {
-                tracing::warn!(request_id, %method, route = route.label, status, held_back, "request failed");
+                tracing::warn!(request_id_of, %method, route = route.label, status, held_back, "request failed");
             }
         }
         span.record("http.response.status_code", i64::from(status.as_u16()));
@@ -331,7 +331,7 @@ fn handled(
     if request.body().size_hint().lower() > route.lengths.most {
         return Err(Box::new(too_large(route.lengths.most)));
     }
-    if let Some(coding) = request_headers::rare(request.headers(), &header::CONTENT_ENCODING)
+    if let Some(coding) = rare(request.headers(), &header::CONTENT_ENCODING)
         && coding != IDENTITY
     {
         return Err(Box::new(encoded(coding)));
@@ -405,8 +405,8 @@ fn too_large(most: u64) -> Response {
 
 /// The id of a request: the caller's `X-Request-Id`, or a new one. The response repeats it, as does the log line of a
 /// response of 500 or above, and at level `debug` every log line.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
-    if let Some(id) = request_headers::request_id(headers) {
+fn request_id_of(headers: &HeaderMap) -> HeaderValue {
+    if let Some(id) = request_id(headers) {
         return id.clone();
     }
     let mut text = Uuid::encode_buffer();
@@ -416,7 +416,7 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// The trace that the caller is part of.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
-    request_headers::traceparent(headers)?.split('-').nth(1)
+    traceparent(headers)?.split('-').nth(1)
 }
 
 /// The complete response to a connection above the limit, as sent.
@@ -435,4 +435,264 @@ pub(super) fn last_problem(reason: Reason, detail: &str) -> Response {
     let mut response = Problem::new(reason, detail).into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+// Compresses responses with gzip, for callers that accept it.
+//
+// Only bodies of known length are compressed, since streamed data has to arrive as it is produced. A body is
+// compressed as a whole, so that the response has a known length again, and the limits of such responses apply.
+// tower-http's compression would stream it: of unknown length, no budget would count it and no timeout would end it.
+
+/// Shorter bodies fit into one packet without compression.
+const BYTES_MIN: u64 = 1024;
+
+/// Longer bodies are compressed on a separate thread, with pauses: a megabyte takes milliseconds.
+const BYTES_AT_ONCE: usize = 32 * 1024;
+
+/// Whether a caller accepts gzip (RFC 9110, section 12.5.3).
+pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
+    // Requests that write mostly have none.
+    if rare(headers, &header::ACCEPT_ENCODING).is_none() {
+        return false;
+    }
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    let mut by_star = false;
+    for coding in texts.flat_map(|text| text.split(',')) {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let is_zero = |weight: &str| weight.parse() == Ok(0.0_f32);
+        let is_refused = parts
+            .filter_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")))
+            .any(is_zero);
+        if name.eq_ignore_ascii_case("gzip") {
+            return !is_refused;
+        }
+        by_star |= name == "*" && !is_refused;
+    }
+    by_star
+}
+
+/// Whether compression makes a response shorter. A response with an `ETag` is not compressed: the tag identifies its
+/// exact bytes.
+pub(super) fn is_worthwhile(response: &Response) -> bool {
+    let length = response.body().size_hint().exact();
+    if length.is_none_or(|length| length < BYTES_MIN) {
+        return false;
+    }
+    let headers = response.headers();
+    let is_text = headers.get(header::CONTENT_TYPE).is_some_and(|value| {
+        let value = value.as_bytes();
+        let essence = value.split(|&byte| byte == b';').next().unwrap_or_default();
+        essence.ends_with(b"json") || essence.starts_with(b"text/")
+    });
+    is_text
+        && !headers.contains_key(header::CONTENT_ENCODING)
+        && !headers.contains_key(header::ETAG)
+}
+
+/// The compressed response.
+pub(super) async fn compressed(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let zipped = match whole_body(body).await {
+        Ok(bytes) if bytes.len() <= BYTES_AT_ONCE => zip(&bytes),
+        Ok(bytes) => tokio::task::spawn_blocking(move || zip(&bytes))
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error))),
+        Err(problem) => return problem.into_response(),
+    };
+    let zipped = match zipped {
+        Ok(zipped) => zipped,
+        Err(error) => return Problem::internal(&error).into_response(),
+    };
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let gzip = HeaderValue::from_static("gzip");
+    parts.headers.insert(header::CONTENT_ENCODING, gzip);
+    Response::from_parts(parts, Body::from(zipped))
+}
+
+fn zip(bytes: &Bytes) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
+    for step in bytes.chunks(BYTES_AT_ONCE) {
+        encoder.write_all(step)?;
+        // Only a body of one step is compressed on this thread, which serves other requests.
+        if bytes.len() > BYTES_AT_ONCE {
+            fairness::pause();
+        }
+    }
+    encoder.finish()
+}
+
+// `Warning` headers, which kubectl and quotactl print.
+
+/// Most warnings of one response: clients limit the size of heads, and print every warning.
+const WARNINGS_MAX: usize = 16;
+
+/// Longest text, in bytes. Longer ones may be cut by the API server.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// Adds warnings to a response, as many as clients accept; the last one gives the number of further warnings.
+pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    for text in bounded(warnings) {
+        append(headers, &text);
+    }
+}
+
+/// As many warnings as clients accept, each cut to what they accept; the last one gives the number of further warnings.
+pub(crate) fn bounded(warnings: &[String]) -> Vec<Cow<'_, str>> {
+    let sent = match warnings.len() {
+        0..=WARNINGS_MAX => warnings.len(),
+        _ => WARNINGS_MAX - 1,
+    };
+    let more = warnings.len() - sent;
+    let more = (more > 0).then(|| Cow::from(format!("{more} more warnings were left out")));
+    let texts = warnings[..sent].iter();
+    let texts = texts.map(|text| Cow::from(cut(text, TEXT_BYTES_MAX)));
+    texts.chain(more).collect()
+}
+
+fn append(headers: &mut HeaderMap, text: &str) {
+    let visible = |c: char| if c.is_control() { '?' } else { c };
+    let text: String = text.chars().map(visible).collect();
+    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+    if let Ok(value) = HeaderValue::try_from(format!("299 - \"{quoted}\"")) {
+        headers.append(header::WARNING, value);
+    }
+}
+
+// Headers of requests that several parts of the server read.
+
+/// The header that names a request.
+pub(crate) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The header that names the caller's span, by W3C Trace Context.
+pub(crate) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Longer request ids are ignored.
+const REQUEST_ID_MAX_BYTES: usize = 128;
+
+/// The length of a W3C `traceparent` of version 00.
+const TRACEPARENT_BYTES: usize = 55;
+
+/// The first value of a header that most requests do not have: to scan their few names is faster than to hash one.
+pub(crate) fn rare<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    match headers.keys().any(|other| other == name) {
+        true => headers.get(name),
+        false => None,
+    }
+}
+
+/// The media type of the body without its parameters, in lower case; empty if there is none.
+pub(crate) fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE);
+    let value = value.and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next());
+    essence.unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The caller's id of the request, if it is well-formed.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
+    rare(headers, &REQUEST_ID).filter(|id| {
+        (1..=REQUEST_ID_MAX_BYTES).contains(&id.len())
+            && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    })
+}
+
+/// The caller's span (`00-TRACE-PARENT-FLAGS`), if it is well-formed.
+pub(crate) fn traceparent(headers: &HeaderMap) -> Option<&str> {
+    let is_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    let fits = |(place, byte): (usize, u8)| match place {
+        2 | 35 | 52 => byte == b'-',
+        _ => is_hex(byte),
+    };
+    let value = rare(headers, &TRACEPARENT);
+    value
+        .and_then(|value| value.to_str().ok())
+        .filter(|text| text.len() == TRACEPARENT_BYTES && text.bytes().enumerate().all(fits))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use flate2::read::GzDecoder;
+
+    use super::*;
+
+    #[test]
+    fn gzip_is_accepted_by_name_or_star_unless_its_weight_is_zero() {
+        let accepts = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(text));
+            is_accepted(&headers)
+        };
+        for text in ["gzip", "GZIP", "br, gzip", "gzip;q=0.5", "*", "deflate, *;q=0.1"] {
+            assert!(accepts(text), "{text}");
+        }
+        for text in ["", "br", "gzip;q=0", "gzip; q=0.0", "*;q=0", "*, gzip;q=0", "identity"] {
+            assert!(!accepts(text), "{text}");
+        }
+        assert!(!is_accepted(&HeaderMap::new()));
+    }
+
+    fn answer(content_type: &'static str, body: Body) -> Response {
+        ([(header::CONTENT_TYPE, content_type)], body).into_response()
+    }
+
+    #[test]
+    fn long_text_of_known_length_is_worth_it() {
+        let long = || Body::from("x".repeat(1024));
+        assert!(is_worthwhile(&answer("application/json", long())));
+        assert!(is_worthwhile(&answer("text/html; charset=utf-8", long())));
+        let metrics = "text/plain; version=0.0.4; charset=utf-8";
+        assert!(is_worthwhile(&answer(metrics, long())));
+        assert!(!is_worthwhile(&answer("application/octet-stream", long())));
+        let short = Body::from("x".repeat(1023));
+        assert!(!is_worthwhile(&answer("application/json", short)));
+        let streamed = Body::from_stream(futures::stream::iter([Ok::<_, io::Error>("x")]));
+        assert!(!is_worthwhile(&answer("application/json", streamed)));
+        for name in [header::ETAG, header::CONTENT_ENCODING] {
+            let mut tagged = answer("application/json", long());
+            let value = HeaderValue::from_static("gzip");
+            tagged.headers_mut().insert(name, value);
+            assert!(!is_worthwhile(&tagged));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_zipped_reads_back() {
+        for length in [2000, BYTES_AT_ONCE + 1] {
+            let text = "0123456789".repeat(length / 10);
+            let zipped = compressed(answer("application/json", Body::from(text.clone()))).await;
+            assert_eq!(zipped.headers()[header::CONTENT_ENCODING], "gzip");
+            let bytes = whole_body(zipped.into_body()).await.unwrap();
+            let mut back = String::new();
+            GzDecoder::new(&*bytes).read_to_string(&mut back).unwrap();
+            assert!(back == text && bytes.len() < text.len());
+        }
+    }
+
+    fn sent(warnings: &[String]) -> Vec<String> {
+        let mut headers = HeaderMap::new();
+        warn(&mut headers, warnings);
+        let values = headers.get_all(header::WARNING).iter();
+        values.map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn as_many_are_sent_as_clients_take() {
+        let many: Vec<_> = (0..40_000).map(|number| format!("w{number}")).collect();
+        assert_eq!(sent(&many[..16]).len(), 16);
+        let few = sent(&many);
+        assert_eq!(few.len(), 16);
+        assert_eq!(few[14], "299 - \"w14\"");
+        assert_eq!(few[15], "299 - \"39985 more warnings were left out\"");
+    }
+
+    #[test]
+    fn each_is_short_and_quoted() {
+        let long = "ä".repeat(1000);
+        assert_eq!(sent(&[long])[0].len(), "299 - \"\"".len() + TEXT_BYTES_MAX);
+        let odd = sent(&["a \"b\" \\ \r\n\u{1b}[1m".to_owned()]);
+        assert_eq!(odd, ["299 - \"a \\\"b\\\" \\\\ ???[1m\""]);
+    }
 }

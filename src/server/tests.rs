@@ -17,8 +17,7 @@ use tokio::{
 use super::*;
 use crate::{
     auth::Access::Public,
-    router::Rules,
-    routes::{self, BodyLimit, ResponseFuture, Route},
+    routes::{self, BodyLimit, ResponseFuture, Route, Rules},
 };
 
 /// Ends a test that would hang; not part of the assertions.
@@ -113,7 +112,7 @@ where
 
 /// A router that is open to everybody.
 pub(super) fn open(routes: impl IntoIterator<Item = Route>) -> Router {
-    crate::router::router(routes, Rules::default())
+    crate::routes::router(routes, Rules::default())
 }
 
 fn lengths() -> Vec<Route> {

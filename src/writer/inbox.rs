@@ -16,7 +16,7 @@ use quota_ledger::group_commit::ClosedBatch;
 use quota_semantics::Name;
 use tokio::sync::watch;
 
-use super::{Answer, Job, Unavailable, linger::Idle};
+use super::{Answer, Job, Unavailable, decider::Idle};
 use crate::fairness::{ACTIVITY, Lane, Lanes, Queued};
 
 /// Jobs that are worth a wake-up while the syncer is busy.

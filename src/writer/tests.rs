@@ -6,7 +6,7 @@ use quota_semantics::{Name, Span, object::Footprint, uid::Uid};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::*;
-use crate::{clock::now, fairness::throttle::Meter};
+use crate::{fairness::Meter, now};
 
 /// A journal that accepts everything, and is durable at once.
 #[derive(Default)]

@@ -27,12 +27,11 @@ use quota_semantics::{
 };
 use quotad::{
     admission::{self, Hook, Rules},
-    clock::now,
     config::Config,
-    intake::sources::Sources,
+    intake::Sources,
+    now,
     recovery::recover,
-    router::{self, router},
-    routes::with_state,
+    routes::{self, router, with_state},
     writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};
@@ -192,7 +191,7 @@ impl World {
                         rules.clone(),
                     ),
                 ),
-                router::Rules::default(),
+                routes::Rules::default(),
             ),
             ledger,
             rules,

@@ -306,7 +306,7 @@ async fn while_the_ledger_is_behind_only_what_does_not_count_is_allowed() {
     elsewhere["request"]["namespace"] = json!("team-b");
     assert_eq!(world.send(&elsewhere).await.status, 503, "its quotas may not be known yet");
 
-    world.ledger.watermark().advance(quotad::clock::now());
+    world.ledger.watermark().advance(quotad::now());
     assert!(world.send(&pod("a")).await.allowed());
 }
 

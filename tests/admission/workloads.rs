@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::harness::{World, pod, recorded};
 use quota_core::{decide::Sighting, source::Observation};
 use quota_semantics::admission::Charging;
-use quotad::{clock::now, intake::payload::Reader};
+use quotad::{intake::payload::Reader, now};
 use serde_json::{Value, json};
-
-use super::harness::{World, pod, recorded};
 
 /// A pod of the recorded deployment, by way of its replica set.
 fn pod_of_deployment(name: &str, hash: &str) -> Value {

@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use crate::world::World;
 use parking_lot::Mutex;
 use quota_semantics::Name;
-use quotad::intake::sources::{RequestedRelist, Sources};
+use quotad::intake::{RequestedRelist, Sources};
 use serde_json::{Value, json};
-
-use crate::world::World;
 
 #[tokio::test]
 async fn publishers_are_asked_to_list_what_is_named() {

@@ -1,12 +1,11 @@
 //! Watching entries as they become durable.
 
+use crate::world::{World, pods, widget};
 use axum::body::{Body, BodyDataStream};
 use futures::StreamExt as _;
 use http::Request;
-use quotad::watch_slots::Watches;
+use quotad::fairness::Watches;
 use serde_json::{Value, json};
-
-use crate::world::{World, pods, widget};
 
 /// A watch that is being read.
 struct Watching {

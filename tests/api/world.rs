@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use crate::described;
 use axum::{Router, body::Body};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
@@ -18,16 +19,13 @@ use quotad::{
     auth::Principal,
     config::Config,
     intake::payload,
-    router::{Rules, router},
-    routes::with_state,
+    routes::{Rules, router, with_state},
     writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-
-use crate::described;
 
 /// Sources with a state that tests set.
 #[derive(Debug)]

@@ -2,10 +2,13 @@
 
 use std::{fs, path::Path, process::Output};
 
-use quota_journal::checkpoint::{key::PublicKey, note};
+use super::{
+    checkpoints::quotactl,
+    observe, set_quota,
+    support::{quotad::Quotad, until},
+};
+use quota_journal::checkpoint::{self, PublicKey};
 use tempfile::TempDir;
-
-use super::{checkpoints::quotactl, observe, set_quota, support::quotad::Quotad, support::until};
 
 fn signing(path: &Path, more: &[String]) -> Quotad {
     let mut arguments = vec![
@@ -82,7 +85,7 @@ async fn checkpoints_reach_a_directory_also_after_failures() {
     let copied: Vec<_> = copies.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     assert_eq!(copied, stored.notes);
     for text in &copied {
-        note::verify(text, &key).unwrap();
+        checkpoint::verify(text, &key).unwrap();
     }
     let (code, out, err) = verify(path, "copies checkpoints");
     assert_eq!(code, 0, "{err}");
@@ -100,7 +103,7 @@ async fn checkpoints_reach_a_directory_also_after_failures() {
     let last = stored.notes.last().unwrap();
     fs::remove_file(copies.last().unwrap()).unwrap();
     let quotad = signing(path, &places);
-    delivered(&quotad, "directory", note::read(last).unwrap().sequence).await;
+    delivered(&quotad, "directory", checkpoint::read(last).unwrap().sequence).await;
     assert_eq!(quotad.stop().code(), Some(0));
     assert_eq!(&fs::read_to_string(copies.last().unwrap()).unwrap(), last);
 }

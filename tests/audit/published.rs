@@ -2,18 +2,16 @@
 
 use std::{fs, path::Path};
 
-use async_nats::jetstream::{self, stream};
-use futures::StreamExt as _;
-use quota_core::event::Sequence;
-use quota_journal::checkpoint::{key::PublicKey, note, read_all};
-use tempfile::TempDir;
-
 use super::{
     checkpoints::quotactl,
     observe, reserve, set_quota,
-    support::quotad::Quotad,
-    support::{nats::Server, until},
+    support::{nats::Server, quotad::Quotad, until},
 };
+use async_nats::jetstream::{self, stream};
+use futures::StreamExt as _;
+use quota_core::event::Sequence;
+use quota_journal::checkpoint::{self, PublicKey, read_all};
+use tempfile::TempDir;
 
 const SUBJECT: &str = "ledger.checkpoints";
 
@@ -42,7 +40,7 @@ fn failures(quotad: &Quotad) -> u64 {
 /// The sequence of the last checkpoint in the file.
 fn last_stored(path: &Path, key: &PublicKey) -> Sequence {
     let stored = read_all(&path.join("checkpoints")).unwrap();
-    stored.notes.last().map_or(0, |text| note::verify(text, key).unwrap().sequence)
+    stored.notes.last().map_or(0, |text| checkpoint::verify(text, key).unwrap().sequence)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,7 +73,7 @@ async fn checkpoints_are_published_and_nothing_waits_for_them() {
     loop {
         let message = heard.next().await.unwrap();
         let text = std::str::from_utf8(&message.payload).unwrap();
-        let checkpoint = note::verify(text, &key).unwrap();
+        let checkpoint = checkpoint::verify(text, &key).unwrap();
         published.push_str(text);
         published.push('\n');
         if checkpoint.sequence + 2 > last {
@@ -106,7 +104,7 @@ async fn checkpoints_are_published_and_nothing_waits_for_them() {
             continue;
         };
         let text = std::str::from_utf8(&newest.payload).unwrap();
-        let checkpoint = note::verify(text, &key).unwrap();
+        let checkpoint = checkpoint::verify(text, &key).unwrap();
         if checkpoint.sequence > last {
             published.push_str(text);
             published.push('\n');

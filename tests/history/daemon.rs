@@ -2,15 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use quota_semantics::{Span, Timestamp, resource::ResourceList};
-use quotad::clock;
-use serde_json::Value;
-use tempfile::TempDir;
-
 use crate::{
     recording::{Checkpoint, Recording, differences},
     support::{nats::Server, quotad::Quotad, until},
 };
+use quota_semantics::{Span, Timestamp, resource::ResourceList};
+use quotad;
+use serde_json::Value;
+use tempfile::TempDir;
 
 /// Checkpoints that are looked at side by side.
 const AT_ONCE: usize = 3;
@@ -49,7 +48,7 @@ async fn through_a_daemon(lines: &[String], checkpoint: &Checkpoint) -> usize {
     let arguments = [&*url, "--nats.poll_interval=50ms"];
     let first = Quotad::start(directory.path(), &arguments);
     until("the stream is there", || first.is_ready().then_some(())).await;
-    let now = clock::now();
+    let now = quotad::now();
     let lines: Vec<_> = lines.iter().map(|line| shifted(line, checkpoint.time, now)).collect();
     // Half of it while it is running, and the rest while it is not.
     let (early, late) = lines.split_at(lines.len() / 2);

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use crate::support::until;
 use quota_core::{
     event::{Actor, Entry, Event, Sequence},
     state::State,
@@ -12,7 +13,7 @@ use quota_core::{
 use quota_journal::{FileJournal, Throttle};
 use quota_semantics::admission::Charging;
 use quotad::{
-    clock,
+    self,
     config::{Config, WatermarkSource},
     intake::{
         nats::{self, Running, Status},
@@ -24,8 +25,6 @@ use quotad::{
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
-
-use crate::support::until;
 
 /// How far entries were seen, and those since the start.
 type Seen = Arc<Mutex<(Sequence, Vec<Entry>)>>;
@@ -129,7 +128,7 @@ impl Daemon {
 
     /// Waits until everything that the stream held just now is consumed.
     pub(crate) async fn caught_up(&self) {
-        let since = Some(clock::now());
+        let since = Some(quotad::now());
         until("the stream is caught up with", || {
             let standing = self.status.get();
             (standing.connected && standing.caught_up_to > since).then_some(())
@@ -149,7 +148,7 @@ fn watermark(config: &Config) -> Watermark {
         WatermarkSource::Bridge => Watermark::published(Required {
             source: nats::principal(&config.nats).into(),
             resources: config.watermark_resources().into_iter().map(Into::into).collect(),
-            since: clock::now(),
+            since: quotad::now(),
             max_age: config.nats.max_watermark_age.span(),
         }),
     }

@@ -2,23 +2,21 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::daemon::Opened;
-use crate::support;
+use crate::{daemon::Opened, support};
 use quota_core::{
     event::{Actor, DeadLetter, Event},
     state::State,
 };
-use quotad::intake::{
-    http::{Answer, accept},
-    payload::Reader,
-    record::Recorded,
+use quotad::{
+    api::events::{Answer, record_events},
+    intake::{payload::Reader, record::Recorded},
 };
 use tempfile::TempDir;
 
 async fn post(opened: &Opened, body: String) -> Answer {
     let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
     let actor = Actor::named("tester");
-    accept(&opened.ledger, &reader, &actor, 100, body.into()).await.unwrap()
+    record_events(&opened.ledger, &reader, &actor, 100, body.into()).await.unwrap()
 }
 
 fn event(change: &str, number: usize) -> String {

@@ -10,15 +10,14 @@ use std::{
     time::Duration,
 };
 
-use quota_core::event::{Event, GroupRecord, QuotaRecord};
-use quota_semantics::{group, quota::Spec, uid::Uid};
-use quotad::{clock, kube::Limits};
-use serde_json::{Value, json};
-
 use crate::{
     server::{LIMITS, Server},
     wire::{QUOTAS, ask, create},
 };
+use quota_core::event::{Event, GroupRecord, QuotaRecord};
+use quota_semantics::{group, quota::Spec, uid::Uid};
+use quotad::{self, kube::Limits};
+use serde_json::{Value, json};
 
 const ALL: &str = "/api/v1/resourcequotas";
 const GROUPS: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas";
@@ -97,7 +96,7 @@ impl World {
                     namespace: namespace.as_str().into(),
                     name: name.as_str().into(),
                     uid,
-                    created: clock::now(),
+                    created: quotad::now(),
                     spec: serde_json::from_value::<Spec>(limits).unwrap(),
                     metadata: self.metadata(),
                 })));
@@ -154,7 +153,7 @@ fn group(name: &str, uid: Uid, (of, pods): (&str, u64), metadata: Box<str>) -> E
     Event::GroupSet(Arc::new(GroupRecord {
         name: name.into(),
         uid,
-        created: clock::now(),
+        created: quotad::now(),
         spec,
         metadata,
     }))
@@ -384,7 +383,7 @@ fn a_group_changes_with_a_namespace_that_comes_and_goes() {
         namespace: "n".into(),
         name: name.into(),
         uid: Uid::new(name).unwrap(),
-        created: clock::now(),
+        created: quotad::now(),
         spec: Spec::default(),
         metadata: "{}".into(),
     };

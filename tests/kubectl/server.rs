@@ -20,15 +20,14 @@ use quota_semantics::{
 };
 use quota_testkit::exchange::exchange;
 use quotad::{
+    self,
     auth::Principal,
-    clock,
     config::Config,
+    fairness::WatchLimits,
     kube::{self, Kube, Limits},
     metrics::Listener,
-    router::{Rules, router},
-    routes::with_state,
+    routes::{Rules, router, with_state},
     server::{Bound, Options},
-    watch_slots::WatchLimits,
     writer::{self, Ledger, Watermark},
 };
 use serde_json::Value;
@@ -176,7 +175,7 @@ impl Server {
         self.record(Event::GroupSet(Arc::new(GroupRecord {
             name: name.into(),
             uid: Uid::new(name).unwrap(),
-            created: clock::now(),
+            created: quotad::now(),
             spec: group::Spec {
                 selector: serde_json::from_str(selector).unwrap(),
                 ..group::Spec::default()
@@ -194,7 +193,7 @@ impl Server {
             namespace: namespace.into(),
             name: name.into(),
             uid: Uid::new(name).unwrap(),
-            created: clock::now(),
+            created: quotad::now(),
             spec,
             metadata: "{}".into(),
         })));
@@ -210,8 +209,8 @@ impl Server {
             api_version: "v1".into(),
             kind: "Pod".into(),
             footprint: footprint(resources),
-            created: clock::now(),
-            expiration: clock::now().plus(Span::from_seconds(3600)),
+            created: quotad::now(),
+            expiration: quotad::now().plus(Span::from_seconds(3600)),
             after_version: 0,
             request: [0; 16],
         };

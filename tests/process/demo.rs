@@ -8,12 +8,6 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use quota_semantics::{Span, Timestamp, quantity::Quantity};
-use quotad::clock;
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use tempfile::TempDir;
-
 use super::{
     output,
     support::{
@@ -21,6 +15,11 @@ use super::{
         quotad::{REQUEST, agent},
     },
 };
+use quota_semantics::{Span, Timestamp, quantity::Quantity};
+use quotad;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
 
 /// A demo; killed when dropped.
 struct Demo {
@@ -124,7 +123,7 @@ fn a_demo_has_a_past_to_look_at_and_leaves_nothing() {
     assert!(demo.get("/ui").contains("<html"));
 
     let now = demo.json("/v1/usage");
-    let begun = clock::now().minus(Span::from_seconds(7 * 24 * 3600));
+    let begun = quotad::now().minus(Span::from_seconds(7 * 24 * 3600));
     let then = demo.json(&format!("/v1/usage?at={begun}"));
     assert_eq!((items(&now).len(), items(&then).len()), (8, 8));
     assert_ne!(now["items"], then["items"]);
@@ -137,8 +136,8 @@ fn a_demo_has_a_past_to_look_at_and_leaves_nothing() {
     let denials = demo.json("/v1/denials?limit=500");
     let (latest, oldest) = (&denials["items"][0], items(&denials).last().unwrap());
     let time = |denial: &Value| denial["time"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    assert!(clock::now().since(time(latest)) < Span::from_seconds(3600), "{latest}");
-    assert!(clock::now().since(time(oldest)) > Span::from_seconds(2 * 24 * 3600), "{oldest}");
+    assert!(quotad::now().since(time(latest)) < Span::from_seconds(3600), "{latest}");
+    assert!(quotad::now().since(time(oldest)) > Span::from_seconds(2 * 24 * 3600), "{oldest}");
 
     assert_eq!(demo.commands.len(), 5);
     for command in &demo.commands {

@@ -6,22 +6,21 @@ use std::{
     sync::Arc,
 };
 
+use super::support::in_memory;
 use quota_core::{
     codec::encode_entries,
     event::{Actor, DeadLetter, Entry, Event, Observed, QuotaRecord},
     state::State,
 };
-use quota_journal::checkpoint::{Checkpoint, key::PrivateKey, note};
 use quota_journal::{
     Batch, Durable, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention,
+    checkpoint::{self, Checkpoint, PrivateKey},
     disk::RealDisk,
 };
 use quota_semantics::{
     Span, Timestamp, object::Footprint, quota::Spec, resource::ResourceList, uid::Uid,
 };
 use tempfile::TempDir;
-
-use super::support::in_memory;
 
 /// Entries that each stage adds.
 const STAGE: u64 = 70;
@@ -174,7 +173,7 @@ impl Builder {
         let checkpoint = Checkpoint::new(self.key.public().name(), durable);
         let file = self.directory.join(CHECKPOINTS);
         let mut text = fs::read_to_string(&file).unwrap_or_default();
-        text.push_str(&note::sign(&checkpoint, &self.key));
+        text.push_str(&checkpoint::sign(&checkpoint, &self.key));
         text.push('\n');
         fs::write(file, text).unwrap();
         checkpoint

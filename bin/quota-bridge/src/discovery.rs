@@ -1,16 +1,19 @@
 //! Discovery: the kinds that an API server serves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use kube::client::{APIGroupDiscovery, APIResourceDiscovery};
 use quota_semantics::object::GroupResource;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
-    definitions::is_of_others,
-    kubernetes::{Client, Failure},
-    needed::is_of_the_cluster,
+    kinds::is_of_the_cluster,
+    kubernetes::{Client, Failure, JSON},
 };
 
 /// The `Accept` header with which `/api` and `/apis` answer with aggregated discovery.
@@ -34,7 +37,6 @@ pub struct Served {
 
 impl Served {
     /// The `apiVersion` of the kind's objects.
-    #[must_use]
     pub fn api_version(&self) -> String {
         match self.resource.group.is_empty() {
             true => self.version.clone(),
@@ -43,7 +45,6 @@ impl Served {
     }
 
     /// The path of the kind's lists and watches.
-    #[must_use]
     pub fn path(&self, namespace: Option<&str>) -> String {
         let root = match self.resource.group.is_empty() {
             true => format!("/api/{}", self.version),
@@ -69,7 +70,6 @@ pub struct Discovered {
 
 impl Discovered {
     /// Whether a kind of this group that is not in `kinds` is certainly not served.
-    #[must_use]
     pub fn is_certain_of(&self, group: &str) -> bool {
         !self.uncertain.contains(group)
     }
@@ -182,6 +182,90 @@ fn json<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, Failure> {
         .map_err(|error| Failure::Unreadable(format!("discovery cannot be read: {error}")))
 }
 
+// Removed kinds: discovery leaves them out, and they have no definition in the cluster.
+//
+// One response of discovery proves nothing: while API servers are updated one by one, some of them may not serve the
+// kinds of others.
+
+/// The path of the custom resource definitions.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// The API server's response to a request for the definition of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Definition {
+    /// The kind has a definition.
+    Exists,
+    /// The kind has no definition, or one whose objects are in no namespace and so do not count.
+    Missing,
+    /// The bridge may not read definitions (403).
+    Hidden,
+    /// The request failed.
+    Unknown,
+}
+
+/// Requests the definition of a kind.
+pub(crate) async fn definition(client: &Client, kind: &GroupResource) -> Definition {
+    match client.get(&format!("{DEFINITIONS}/{kind}"), JSON).await {
+        Ok(body) => match is_of_the_cluster(kind) || !has_cluster_scope(&body) {
+            true => Definition::Exists,
+            false => Definition::Missing,
+        },
+        Err(failure) => match failure.code() {
+            Some(404) => Definition::Missing,
+            Some(403) => Definition::Hidden,
+            _ => Definition::Unknown,
+        },
+    }
+}
+
+fn has_cluster_scope(definition: &[u8]) -> bool {
+    let definition = serde_json::from_slice::<Value>(definition);
+    definition.is_ok_and(|definition| definition["spec"]["scope"] == "Cluster")
+}
+
+/// Whether a kind can have a definition: the groups of defined kinds contain a dot.
+pub(crate) fn may_be_defined(kind: &GroupResource) -> bool {
+    kind.group.contains('.')
+}
+
+/// Whether a kind that this bridge has never watched had a definition, if it was ever served.
+pub(crate) fn was_defined(kind: &GroupResource) -> bool {
+    is_of_others(&kind.group)
+}
+
+/// Whether a group is none of Kubernetes itself, whose groups end with `.k8s.io`, or contain no dot.
+pub(crate) fn is_of_others(group: &str) -> bool {
+    group.contains('.') && !group.ends_with(".k8s.io")
+}
+
+/// The kinds that discovery leaves out, each with the time of the first such discovery.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut(BTreeMap<GroupResource, Instant>);
+
+impl LeftOut {
+    /// Records whether the discovery at `now` leaves out a kind. Returns whether all discoveries for at least `least`
+    /// have left the kind out.
+    pub(crate) fn note(
+        &mut self,
+        kind: &GroupResource,
+        is_left_out: bool,
+        now: Instant,
+        least: Duration,
+    ) -> bool {
+        if !is_left_out {
+            self.0.remove(kind);
+            return false;
+        }
+        let since = *self.0.entry(kind.clone()).or_insert(now);
+        since < now && now.duration_since(since) >= least
+    }
+
+    /// Removes all kinds that are not needed.
+    pub(crate) fn keep(&mut self, needed: &BTreeSet<GroupResource>) {
+        self.0.retain(|kind, _| needed.contains(kind));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +304,35 @@ mod tests {
         assert!(!deployments.aggregated && discovered.is_certain_of("apps"));
         for group in ["metrics.example.com", "other.example.com"] {
             assert!(!discovered.is_certain_of(group), "{group}");
+        }
+    }
+
+    #[test]
+    fn a_kind_is_gone_when_it_is_left_out_twice_in_a_row() {
+        let mut left_out = LeftOut::default();
+        let kind = GroupResource::new("x.y", "widgets");
+        let (begin, least) = (Instant::now(), Duration::from_secs(15));
+        let mut note = |is, seconds| {
+            let now = begin + Duration::from_secs(seconds);
+            left_out.note(&kind, is, now, least)
+        };
+        assert!(!note(true, 0));
+        assert!(!note(true, 1), "two answers at the same time are one");
+        assert!(note(true, 30));
+        assert!(!note(false, 60) && !note(true, 90) && note(true, 120));
+    }
+
+    #[test]
+    fn kinds_of_kubernetes_have_no_definition() {
+        for (name, may, was) in [
+            ("pods", false, false),
+            ("deployments.apps", false, false),
+            ("resourceclaims.resource.k8s.io", true, false),
+            ("gateways.gateway.networking.k8s.io", true, false),
+            ("widgets.example.com", true, true),
+        ] {
+            let kind = name.parse().unwrap();
+            assert_eq!((may_be_defined(&kind), was_defined(&kind)), (may, was), "{name}");
         }
     }
 }

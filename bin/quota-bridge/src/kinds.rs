@@ -1,6 +1,4 @@
-//! The watched kinds: runs discovery, starts tasks for needed kinds, and ends tasks of removed kinds.
-
-mod registry;
+//! The watched kinds: which are needed; runs discovery, starts tasks for needed kinds, and ends tasks of removed kinds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,18 +6,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quota_semantics::{Name, object::GroupResource};
-use tokio::task::JoinSet;
-
-pub use registry::Registry;
+use parking_lot::Mutex;
+use quota_semantics::{
+    Name,
+    group::manifest::{GROUP, PLURAL},
+    object::{GroupResource, MEASURED, is_ignored},
+    syntax,
+};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
-    definitions::{Definition, LeftOut, definition, may_be_defined, was_defined},
-    discovery::{Discovered, Served, discover},
-    kind::{self, Shared},
+    discovery::{
+        Definition, Discovered, LeftOut, Served, definition, discover, may_be_defined, was_defined,
+    },
+    kind::{self, Relist, Shared},
     line::{self, Begin, End, Scope},
     metrics,
-    needed::{Wanted, groups, is_of_the_cluster, needed, quotas},
 };
 
 /// The tasks of the needed kinds.
@@ -83,7 +85,6 @@ impl Changed {
 
 impl Kinds {
     /// Starts no tasks yet.
-    #[must_use]
     pub fn new(
         shared: Arc<Shared>,
         registry: Registry,
@@ -326,6 +327,127 @@ impl Kinds {
     }
 }
 
+// The receivers of relist requests, and the unserved kinds that need no relist.
+
+/// The receivers of relist requests. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Registry(Arc<Mutex<Registered>>);
+
+#[derive(Debug, Default)]
+struct Registered {
+    watched: BTreeMap<Scope, mpsc::UnboundedSender<Relist>>,
+    /// Unserved kinds whose objects this bridge has ended, or will not end, since the last request for a relist.
+    settled: BTreeSet<GroupResource>,
+}
+
+impl Registry {
+    /// Requests a relist of these kinds, or of all if none is given. Objects of removed kinds are ended once more,
+    /// since messages may have been lost.
+    pub fn relist(&self, kinds: &BTreeSet<String>) {
+        self.request(Relist::Again, |kind| kinds.is_empty() || kinds.contains(&kind.to_string()));
+    }
+
+    /// Requests a relist of all kinds, since messages are gone from the stream.
+    pub(crate) fn lost(&self) {
+        self.request(Relist::Lost, |_| true);
+    }
+
+    fn request(&self, relist: Relist, is_meant: impl Fn(&GroupResource) -> bool) {
+        let mut registered = self.0.lock();
+        for (scope, relists) in &registered.watched {
+            if is_meant(&scope.resource) {
+                let _ = relists.send(relist);
+            }
+        }
+        registered.settled.retain(|kind| !is_meant(kind));
+    }
+
+    fn add(&self, scope: Scope, relists: mpsc::UnboundedSender<Relist>) {
+        self.0.lock().watched.insert(scope, relists);
+    }
+
+    fn remove(&self, kind: &GroupResource) {
+        let watched = &mut self.0.lock().watched;
+        watched.retain(|scope, _| scope.resource != *kind);
+    }
+
+    fn settle(&self, kind: &GroupResource) {
+        self.0.lock().settled.insert(kind.clone());
+    }
+
+    /// Removes the settled kinds that are no longer needed.
+    fn keep_settled(&self, needed: &BTreeSet<GroupResource>) {
+        self.0.lock().settled.retain(|kind| needed.contains(kind));
+    }
+
+    fn is_settled(&self, kind: &GroupResource) -> bool {
+        self.0.lock().settled.contains(kind)
+    }
+}
+
+// The kinds that have to be watched.
+
+/// The kinds that the operator configures in addition to the kinds that are always needed.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Kinds that are watched although no quota in the cluster limits them.
+    pub include: BTreeSet<GroupResource>,
+    /// Kinds that are never watched.
+    pub exclude: BTreeSet<GroupResource>,
+    /// Workloads that are charged for their pods.
+    pub charge: BTreeSet<GroupResource>,
+}
+
+impl Wanted {
+    /// The kinds that are watched whatever quotas limit, if they are served.
+    pub fn independent_of_quotas(&self) -> BTreeSet<GroupResource> {
+        needed(self, &BTreeSet::new())
+    }
+}
+
+/// The kinds that are always watched: those with amounts other than their number, quotas, groups, and namespaces, by
+/// whose labels groups select.
+pub fn always() -> BTreeSet<GroupResource> {
+    let measured = MEASURED.map(|(group, resource)| GroupResource::new(group, resource));
+    measured.into_iter().chain([quotas(), groups(), namespaces()]).collect()
+}
+
+/// Namespaces.
+pub fn namespaces() -> GroupResource {
+    GroupResource::new("", "namespaces")
+}
+
+/// Quotas of one namespace.
+pub fn quotas() -> GroupResource {
+    GroupResource::new("", "resourcequotas")
+}
+
+/// Quotas over several namespaces, which become groups of the ledger.
+pub fn groups() -> GroupResource {
+    GroupResource::new(GROUP, PLURAL)
+}
+
+/// Whether this is one of the cluster-scoped kinds that are watched.
+pub fn is_of_the_cluster(kind: &GroupResource) -> bool {
+    [namespaces(), groups()].contains(kind)
+}
+
+/// Whether a kind can have this name. Quotas may limit the number of any name that looks like a resource, such as
+/// `count/Deployments.apps`; the ledger accepts valid names of kinds only.
+pub fn is_possible(kind: &GroupResource) -> bool {
+    syntax::subdomain(&kind.to_string()).is_empty()
+}
+
+/// All kinds that have to be watched, if they are served. `limited`: the kinds that some quota limits.
+pub fn needed(wanted: &Wanted, limited: &BTreeSet<GroupResource>) -> BTreeSet<GroupResource> {
+    let mut kinds = always();
+    for more in [&wanted.include, &wanted.charge, limited] {
+        kinds.extend(more.iter().cloned());
+    }
+    kinds.retain(|kind| !wanted.exclude.contains(kind) && !is_ignored(kind));
+    kinds
+}
+
 #[cfg(test)]
 mod tests {
     use quota_testkit::fake_api::world::{Fault, Request, World};
@@ -333,7 +455,8 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::{kind::fakes, line::Progress, queue::Line};
+
+    use crate::{kind::fakes, line::Progress, publisher::Line};
 
     const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
     const WIDGETS: &str = "widgets.example.com";
@@ -576,5 +699,39 @@ mod tests {
             watched.push(scene.kinds.running[&pods].served.version.clone());
         }
         assert_eq!(watched, ["v1", "v1", "v1", "v1", "v2", "v2"]);
+    }
+
+    #[test]
+    fn some_names_can_be_no_kind() {
+        for name in ["pods", "widgets.x.y", "a-b.c"] {
+            assert!(is_possible(&name.parse().unwrap()), "{name}");
+        }
+        for name in ["Deployments.apps", "a_b.x", "a..b", "*", "-a"] {
+            assert!(!is_possible(&name.parse().unwrap()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_quota_has_its_kinds_watched() {
+        let widgets = GroupResource::new("x.y", "widgets");
+        let maps = GroupResource::new("", "configmaps");
+        let wanted = Wanted {
+            exclude: BTreeSet::from([maps.clone(), GroupResource::new("", "services")]),
+            include: BTreeSet::from([GroupResource::new("", "events")]),
+            charge: BTreeSet::from([GroupResource::new("apps", "deployments")]),
+        };
+        let needed = needed(&wanted, &BTreeSet::from([widgets, maps]));
+        let names: Vec<_> = needed.iter().map(ToString::to_string).collect();
+        let expected = [
+            "namespaces",
+            "persistentvolumeclaims",
+            "pods",
+            "resourcequotas",
+            "deployments.apps",
+            "clusterresourcequotas.quota.openshift.io",
+            "resourceclaims.resource.k8s.io",
+            "widgets.x.y",
+        ];
+        assert_eq!(names, expected);
     }
 }

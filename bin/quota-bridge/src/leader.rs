@@ -14,20 +14,17 @@ use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{
-    clock,
     config::{Config, ListMode},
     kind::{AWAITED_EVERY, Limited, Lists, Shared},
-    kinds::{Kinds, Registry},
+    kinds::{Kinds, Registry, Wanted, groups, quotas},
     kubernetes::Client,
     lease::Held,
     line::{self, Progress, RelistIds},
     metrics,
-    needed::{Wanted, groups, quotas},
-    publisher::{Ended, Identity, Publisher, Status, Stream},
-    queue::Queue,
-    rules::Rules,
+    publisher::{Ended, Identity, Publisher, Queue, Status, Stream},
     status::StatusWriter,
-    watermarks::Watermarks,
+    watermarks::{self, Watermarks},
+    webhook::Rules,
 };
 
 /// The interval of the check whether the publisher has taken over.
@@ -259,7 +256,7 @@ impl Leader {
             };
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                Ok(()) = awaited.changed() => awaited_since = Some(status.on_their_clock(clock::now())),
+                Ok(()) = awaited.changed() => awaited_since = Some(status.on_their_clock(watermarks::now())),
             }
         }
     }
@@ -357,7 +354,7 @@ fn are_all_after(
 }
 
 fn ages(progress: &BTreeMap<Name, Progress>) {
-    let now = clock::now();
+    let now = watermarks::now();
     for (kind, progress) in progress {
         if let Progress::Watermark { watermark, .. } = progress {
             let age = now.since(*watermark).nanoseconds();

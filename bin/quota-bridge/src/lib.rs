@@ -8,12 +8,8 @@
 //!
 //! The bridge stores no state: after a start it lists all objects. Its guarantees: `docs/bridge.md`.
 
-mod certificates;
-mod clock;
 mod config;
-mod definitions;
 pub mod discovery;
-mod filter;
 pub mod kind;
 pub mod kinds;
 pub mod kubernetes;
@@ -21,10 +17,7 @@ mod leader;
 mod lease;
 mod line;
 mod metrics;
-pub mod needed;
 pub mod publisher;
-mod queue;
-mod rules;
 pub mod run;
 mod status;
 mod watermarks;

@@ -38,13 +38,11 @@ pub struct RelistIds {
 
 impl RelistIds {
     /// The ids of the publisher `instance`.
-    #[must_use]
     pub fn new(instance: &str) -> Self {
         Self { instance: instance.into(), used: Arc::default() }
     }
 
     /// The next id.
-    #[must_use]
     pub fn next(&self) -> String {
         let number = self.used.fetch_add(1, Ordering::Relaxed) + 1;
         format!("{}/{number}", self.instance)
@@ -89,7 +87,6 @@ struct Relist<'a> {
 }
 
 /// `RELIST_BEGIN`.
-#[must_use]
 pub(crate) fn begin(scope: &Scope, begin: &Begin) -> Vec<u8> {
     json(&Relist {
         event: "RELIST_BEGIN",
@@ -103,7 +100,6 @@ pub(crate) fn begin(scope: &Scope, begin: &Begin) -> Vec<u8> {
 }
 
 /// `RELIST_END`.
-#[must_use]
 pub(crate) fn end(scope: &Scope, end: &End) -> Vec<u8> {
     json(&Relist {
         event: "RELIST_END",
@@ -118,7 +114,6 @@ pub(crate) fn end(scope: &Scope, end: &End) -> Vec<u8> {
 
 /// A watch event with an existing object, pruned: `object` is its JSON without apiVersion and kind. `resource`: the
 /// name of the kind, if the ledger cannot derive it.
-#[must_use]
 pub(crate) fn whole(
     event: &str,
     resource: Option<&str>,
@@ -165,7 +160,6 @@ pub(crate) struct Plain<'a> {
 }
 
 /// The line of a plain event.
-#[must_use]
 pub(crate) fn plain(event: &Plain<'_>) -> Vec<u8> {
     json(event)
 }
@@ -208,7 +202,6 @@ struct Bookmark<'a> {
 }
 
 /// The bookmarks with the watermarks of all kinds, in as few lines as possible; at least one.
-#[must_use]
 pub(crate) fn bookmarks(
     cluster_uid: &str,
     instance: &str,
@@ -227,7 +220,6 @@ pub(crate) fn bookmarks(
 }
 
 /// A bookmark with the watermarks of these kinds.
-#[must_use]
 pub(crate) fn bookmark(
     cluster_uid: &str,
     instance: &str,

@@ -10,8 +10,8 @@ use quota_service::{
     health::{self, Check, Readiness, Render},
     hosts,
     nats::addresses,
-    periodic::{METRICS_UPKEEP, run_every},
-    program, shutdown, systemd,
+    program::{self, METRICS_UPKEEP, run_every},
+    shutdown,
     telemetry::Telemetry,
 };
 use serde::Deserialize;
@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 
 use crate::{
-    certificates::CertificateManager,
     config::Config,
     kubernetes::{Access, Client, JSON, SetupError},
     leader::Leader,
@@ -28,6 +27,7 @@ use crate::{
     metrics,
     publisher::{Ended, Status},
     status::StatusWriter,
+    webhook::CertificateManager,
 };
 
 /// The delay before the API server is tried again at the start.
@@ -37,7 +37,6 @@ const RETRY: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Runs `quota-bridge` with the arguments of the command line, and returns the exit code.
-#[must_use]
 pub fn main() -> Exit {
     program::main(telemetry, run)
 }
@@ -81,7 +80,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
              kinds that were listed in all namespaces"
         );
     }
-    systemd::ready();
+    program::ready();
     let work = async {
         let (cluster_uid, version) = greet(&client).await;
         api_check.pass();

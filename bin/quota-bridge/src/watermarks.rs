@@ -94,7 +94,6 @@ impl Watermarks {
     }
 
     /// How often the stream has lost messages.
-    #[must_use]
     pub fn losses(&self) -> u64 {
         self.0.lock().losses
     }
@@ -131,7 +130,6 @@ impl Watermarks {
     }
 
     /// The progress of all kinds for a bookmark, without kinds that have no watermark yet and do not fail.
-    #[must_use]
     pub fn progress(&self) -> BTreeMap<Name, Progress> {
         let kinds = &self.0.lock().kinds;
         let progress = kinds.iter().filter_map(|(kind, watched)| {
@@ -155,7 +153,6 @@ impl Watermarks {
     }
 
     /// The watched kinds that have no watermark yet.
-    #[must_use]
     pub fn missing(&self) -> Vec<GroupResource> {
         let kinds = &self.0.lock().kinds;
         let missing = kinds.iter().filter(|(_, watched)| !watched.is_known());
@@ -163,7 +160,6 @@ impl Watermarks {
     }
 
     /// Whether a kind lacks a watermark only because the bridge may not list it.
-    #[must_use]
     pub fn is_refused(&self, kind: &GroupResource) -> bool {
         let kinds = &self.0.lock().kinds;
         let Some(Kind::Scopes(scopes)) = kinds.get(kind) else {
@@ -174,7 +170,6 @@ impl Watermarks {
     }
 
     /// Whether all objects of these kinds have been queued: each has a watermark, or is not served.
-    #[must_use]
     pub fn are_known(&self, these: &[GroupResource]) -> bool {
         let kinds = &self.0.lock().kinds;
         let mut these = these.iter();
@@ -182,7 +177,6 @@ impl Watermarks {
     }
 
     /// Whether discovery has not succeeded yet.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.lock().kinds.is_empty()
     }
@@ -195,6 +189,12 @@ fn oldest(scopes: &BTreeMap<Scope, OfScope>) -> Option<ScopeWatermark> {
     });
     let all: Option<Vec<_>> = all.collect();
     all?.into_iter().min_by_key(|watermark| watermark.time)
+}
+
+/// The time now.
+pub(crate) fn now() -> Timestamp {
+    let time = jiff::Timestamp::now().as_nanosecond();
+    Timestamp::from_nanoseconds(i64::try_from(time).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -13,8 +13,7 @@ use quota_client::{
 use quota_semantics::{quantity::Quantity, quota::extension::EACH, resource::ResourceList};
 use serde_json::{Value, json};
 
-use super::{
-    age,
+use crate::{
     args::{Delete, DeleteWhat, Moment},
     failure::{Exit, Failure, Outcome},
     group,
@@ -22,7 +21,7 @@ use super::{
     output::note,
     session::{Session, each},
     simulate::{Limits, summary},
-    terminal_text::one_line,
+    table::{self, one_line},
 };
 
 /// The object that a manifest describes.
@@ -401,7 +400,7 @@ pub(crate) fn diff(session: &Session, files: &[PathBuf], since: Option<Moment>) 
         diff_one(session, &document).map_err(|failure| failure.about(&place))
     });
     if let Some((limits, since)) = limits.zip(since) {
-        let now = age::now();
+        let now = table::now();
         let (simulation, _) = limits.simulate(session, (since.resolve(now), now))?;
         session.output.line(summary(&simulation))?;
     }

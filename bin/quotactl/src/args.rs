@@ -1,18 +1,33 @@
-//! The command line.
+//! The command line, and its completion in shells.
 
-mod generate;
 mod offline;
 mod online;
-mod past;
 
-use std::path::PathBuf;
+#[cfg(test)]
+mod tests;
 
-use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
-use quota_semantics::{Period, resource::ResourceList};
+use std::{collections::BTreeSet, ffi::OsString, io, path::PathBuf, str::FromStr};
 
-pub(crate) use self::{generate::*, offline::*, online::*, past::*};
-use super::output::{Color, FORMS, Format};
+use clap::{
+    Arg, Args, Command as ClapCommand, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+};
+use clap_complete::{ArgValueCandidates, CompleteEnv, CompletionCandidate, Shell, env::Shells};
+use quota_client::{
+    http::Address,
+    wire::{NamespaceUsage, Page, Quota, Reservation, Usage},
+};
+use quota_semantics::{Period, Timestamp, resource::ResourceList};
+
+pub(crate) use offline::*;
+pub(crate) use online::*;
+
+use crate::{
+    config::{self, Connection},
+    failure::{Failure, Outcome},
+    output::{Color, FORMS, Format, written},
+    session::Client,
+    table::{self, misleads},
+};
 
 /// Quotas and reservations of a Quota Ledger, from the command line.
 #[derive(Debug, Parser)]
@@ -347,5 +362,333 @@ fn at_least_one(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| "not a number of at least 1".to_owned())
 }
 
+// Times of the past: as RFC 3339, or as a duration before now.
+
+/// A time: in RFC 3339, or as a duration before now, such as `2h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// This time.
+    At(Timestamp),
+    /// This long before now.
+    Ago(Period),
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(period) = text.parse::<Period>() {
+            return Ok(Self::Ago(period));
+        }
+        let wrong = |_| "neither an RFC 3339 time nor a duration before now, as in 30d".to_owned();
+        text.parse().map(Self::At).map_err(wrong)
+    }
+}
+
+impl Moment {
+    /// The time, given the present. Both ends of a period need the same one.
+    pub(crate) fn resolve(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::Ago(period) => now.minus(period.span()),
+        }
+    }
+
+    /// The time, as of now.
+    pub(crate) fn time(self) -> Timestamp {
+        self.resolve(table::now())
+    }
+}
+
+/// The first entry of a range: its sequence, or a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// The entry with this sequence.
+    Sequence(u64),
+    /// The first entry that is not before this time.
+    Time(Timestamp),
+}
+
+impl FromStr for Beginning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(sequence) => Ok(Self::Sequence(sequence)),
+            Err(_) => match text.parse() {
+                Ok(moment) => Ok(Self::Time(Moment::time(moment))),
+                Err(wrong) => Err(format!("not a sequence, and {wrong}")),
+            },
+        }
+    }
+}
+
+/// A period of the past.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PastPeriod {
+    /// From this time on, or for so long until now.
+    #[arg(long, visible_alias = "last", value_name = "TIME|DURATION", conflicts_with_all = ["month", "from", "to"])]
+    pub(crate) since: Option<Moment>,
+    /// This month, in UTC.
+    #[arg(long, value_name = "YYYY-MM", value_parser = month, conflicts_with_all = ["from", "to"])]
+    pub(crate) month: Option<(Timestamp, Timestamp)>,
+    /// The first moment of the period.
+    #[arg(long, value_name = "TIME|DURATION")]
+    pub(crate) from: Option<Moment>,
+    /// The first moment behind the period [default: now].
+    #[arg(long, value_name = "TIME|DURATION", requires = "from")]
+    pub(crate) to: Option<Moment>,
+}
+
+impl PastPeriod {
+    /// The first moment, and the first one behind the period: at most the present.
+    pub(crate) fn resolve(
+        &self,
+        now: Timestamp,
+        default: Option<Period>,
+    ) -> Outcome<(Timestamp, Timestamp)> {
+        let (from, to) = match (self.month, self.since.or(self.from), default) {
+            (Some((from, to)), _, _) => (from, to.min(now)),
+            (None, Some(from), _) => {
+                let to = self.to.map_or(now, |to| to.resolve(now).min(now));
+                (from.resolve(now), to)
+            }
+            (None, None, Some(length)) => (now.minus(length.span()), now),
+            (None, None, None) => {
+                return Err(Failure::usage("the period: --last, --month, or --from"));
+            }
+        };
+        match from < to {
+            true => Ok((from, to)),
+            false => Err(Failure::usage(format!(
+                "the period begins at {from}, which is not before its end at {to}"
+            ))),
+        }
+    }
+}
+
+/// The beginning of a month and of the next one.
+fn month(text: &str) -> Result<(Timestamp, Timestamp), String> {
+    let wrong = || "not a month such as 2026-10".to_owned();
+    let (year, month) = text.split_once('-').ok_or_else(wrong)?;
+    let is_number =
+        |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(year, 4) || !is_number(month, 2) {
+        return Err(wrong());
+    }
+    let (year, month): (u32, u32) =
+        (year.parse().map_err(|_| wrong())?, month.parse().map_err(|_| wrong())?);
+    let begin = |year: u32, month: u32| {
+        let text = format!("{year:04}-{month:02}-01T00:00:00Z");
+        text.parse::<Timestamp>().map_err(|_| wrong())
+    };
+    let next = match month {
+        12 => begin(year + 1, 1)?,
+        _ => begin(year, month + 1)?,
+    };
+    Ok((begin(year, month)?, next))
+}
+
+// Shell completion of commands and options, and of names from the daemon.
+
+/// The environment variable by which a shell requests completions.
+const VARIABLE: &str = "QUOTACTL_COMPLETE";
+
+/// The timeout for names from the daemon, in seconds.
+const PATIENCE_SECONDS: u32 = 1;
+
+/// The maximum number of offered names.
+const NAMES_MAX: usize = 200;
+
+/// The completions of an argument.
+type Candidates = fn() -> Vec<CompletionCandidate>;
+
+/// The completions by command name and argument name.
+const CANDIDATES: [(&str, &str, Candidates); 16] = [
+    ("quotactl", "context", contexts),
+    ("quotactl", "namespace", namespaces),
+    ("quotactl", "output", forms),
+    ("use-context", "name", contexts),
+    ("set-context", "name", contexts),
+    ("delete-context", "name", contexts),
+    ("namespace", "name", namespaces),
+    ("quota", "name", quotas),
+    ("quota", "names", quotas),
+    ("explain", "quota", quotas),
+    ("explain", "resource", resources),
+    ("reservation", "uid", reservations),
+    ("reservations", "uid", reservations),
+    ("extend", "uid", reservations),
+    ("commit", "uid", reservations),
+    ("release", "uid", reservations),
+];
+
+/// The command line with the completions of its arguments.
+fn with_candidates(command: ClapCommand) -> ClapCommand {
+    let name = command.get_name().to_owned();
+    let of = |id: &str| {
+        let mut all = CANDIDATES.iter();
+        all.find(|(command, argument, _)| *command == name && *argument == id)
+    };
+    let add = |argument: Arg| match of(argument.get_id().as_str()) {
+        Some((_, _, candidates)) => argument.add(ArgValueCandidates::new(*candidates)),
+        None => argument,
+    };
+    command.mut_args(add).mut_subcommands(with_candidates)
+}
+
+/// Answers a shell's request for completions. Returns false if there is no such request.
+pub(crate) fn answered(arguments: &[OsString]) -> Result<bool, clap::Error> {
+    let directory = std::env::current_dir().ok();
+    CompleteEnv::with_factory(|| with_candidates(Arguments::command()))
+        .var(VARIABLE)
+        .bin("quotactl")
+        .completer("quotactl")
+        .try_complete(arguments.iter().cloned(), directory.as_deref())
+}
+
+/// Prints the script that a shell sources once.
+pub(crate) fn script(shell: Shell) -> Outcome {
+    let shells = Shells::builtins();
+    let completer = shells.completer(&shell.to_string());
+    let completer = completer.ok_or_else(|| Failure::usage("no completion for this shell"))?;
+    let mut script = Vec::new();
+    completer.write_registration(VARIABLE, "quotactl", "quotactl", "quotactl", &mut script)?;
+    written(io::Write::write_all(&mut io::stdout(), &script))
+}
+
+/// The namespaces that have quotas, the fullest first.
+pub(crate) fn namespaces() -> Vec<CompletionCandidate> {
+    names(|client, _| {
+        let address = Address::of(["v1", "usage"]);
+        let found = client.list::<Page<NamespaceUsage>>(&address, Some(NAMES_MAX))?;
+        let found = found.content.items.into_iter();
+        Ok(found.map(|usage| usage.namespace.to_string()).collect())
+    })
+}
+
+/// The quotas of the namespace.
+pub(crate) fn quotas() -> Vec<CompletionCandidate> {
+    names(|client, namespace| {
+        let address = Address::in_namespace(namespace, ["quotas"]);
+        let found = client.list::<Page<Quota<'static>>>(&address, Some(NAMES_MAX))?;
+        let found = found.content.items.into_iter();
+        Ok(found.map(|quota| quota.metadata.name.to_string()).collect())
+    })
+}
+
+/// The uids of the namespace's pending reservations.
+pub(crate) fn reservations() -> Vec<CompletionCandidate> {
+    names(|client, namespace| {
+        let address = Address::in_namespace(namespace, ["reservations"]);
+        let found = client.list::<Page<Reservation<'static>>>(&address, Some(NAMES_MAX))?;
+        let found = found.content.items.into_iter();
+        Ok(found.map(|it| it.reserved_by.uid.to_string()).collect())
+    })
+}
+
+/// The resources that are limited or counted in the namespace.
+pub(crate) fn resources() -> Vec<CompletionCandidate> {
+    names(|client, namespace| {
+        let address = Address::in_namespace(namespace, ["usage"]);
+        let usage = client.get::<Usage>(&address)?.content;
+        let limits = usage.quotas.iter().flat_map(|quota| &quota.resources);
+        let limits = limits.map(|limit| limit.resource.to_string());
+        let sums = usage.resources.iter().map(|sum| sum.resource.to_string());
+        let names: BTreeSet<_> = limits.chain(sums).collect();
+        Ok(names.into_iter().take(NAMES_MAX).collect())
+    })
+}
+
+/// The contexts in the file.
+pub(crate) fn contexts() -> Vec<CompletionCandidate> {
+    let found = global().and_then(|global| config::read(&global).ok());
+    let contexts = found.map(|file| file.contexts).unwrap_or_default();
+    contexts.into_keys().map(CompletionCandidate::new).collect()
+}
+
+/// The forms of output.
+pub(crate) fn forms() -> Vec<CompletionCandidate> {
+    let forms = crate::output::FORMS.split('|');
+    forms.map(CompletionCandidate::new).collect()
+}
+
+/// Names from the daemon of the command line. There are none if the query fails: a shell has no place for errors.
+fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<CompletionCandidate> {
+    let found = || -> Option<Vec<String>> {
+        let mut global = global()?;
+        global.timeout = Period::from_secs(PATIENCE_SECONDS);
+        let file = config::read(&global).ok()?;
+        let connection = Connection::resolve(&global, &file).ok()?;
+        let client = Client::new(&connection, false).ok()?;
+        let namespace = connection.namespace.as_deref().unwrap_or("default");
+        ask(&client, namespace).ok()
+    };
+    // What would steer the terminal, or is no word, is not offered.
+    let plain = |name: &String| {
+        !name.is_empty() && !name.contains(|c: char| misleads(c) || c.is_whitespace())
+    };
+    let found = found().unwrap_or_default().into_iter().filter(plain);
+    found.map(CompletionCandidate::new).collect()
+}
+
+/// The global options of the line to be completed, which follows `--`, as far as the line is written.
+fn global() -> Option<Global> {
+    let line = std::env::args_os().skip_while(|word| word != "--").skip(1);
+    let command = Arguments::command().ignore_errors(true);
+    let matches = command.try_get_matches_from(line).ok()?;
+    let global = Global::from_arg_matches(&matches).ok()?;
+    Some(global.without_empty())
+}
+
 #[cfg(test)]
-mod tests;
+mod past_tests {
+    use super::*;
+
+    fn time(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_time_is_written_out_or_a_duration_before_now() {
+        let time: Timestamp = "2026-11-29T10:00:00Z".parse().unwrap();
+        assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Moment::At(time)));
+        let ago = "90m".parse::<Moment>().unwrap().time();
+        let minutes = table::now().since(ago).nanoseconds() / 60_000_000_000;
+        assert!((90..=91).contains(&minutes), "{minutes}");
+        for wrong in ["", "yesterday", "-1h", "12"] {
+            assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
+        }
+        assert_eq!("12".parse(), Ok(Beginning::Sequence(12)));
+        assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Beginning::Time(time)));
+    }
+
+    #[test]
+    fn a_month_is_a_period() {
+        assert_eq!(
+            month("2026-12"),
+            Ok((time("2026-12-01T00:00:00Z"), time("2027-01-01T00:00:00Z")))
+        );
+        for wrong in ["2026-13", "2026-00", "26-1", "2026", "2026-1", "2300-01", "+026-01"] {
+            assert!(month(wrong).is_err(), "{wrong}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod complete_tests {
+    use super::*;
+
+    fn count(command: &ClapCommand) -> usize {
+        let own = command.get_arguments();
+        let own = own.filter(|it| it.get::<ArgValueCandidates>().is_some());
+        own.count() + command.get_subcommands().map(count).sum::<usize>()
+    }
+
+    #[test]
+    fn candidates_are_offered_for_arguments_that_exist() {
+        let command = with_candidates(Arguments::command());
+        // `get quota` and `describe quota` have the same argument.
+        assert_eq!(count(&command), CANDIDATES.len() + 1);
+    }
+}

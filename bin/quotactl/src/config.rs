@@ -3,8 +3,10 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::{ErrorKind, Read as _},
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    io::{self, ErrorKind, Read as _, Write as _},
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+    },
     path::{Path, PathBuf},
 };
 
@@ -13,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     args::{Config, Global, SetContext},
-    atomic_file::replace,
     failure::{Exit, Failure, Outcome},
     output::{Output, note, to_json},
     table::Table,
@@ -384,6 +385,32 @@ impl Connection {
             namespace: global.namespace.clone().or(own_namespace),
         })
     }
+}
+
+// Atomic replacement of files: readers, also after a crash, find either the old content or the new one.
+
+/// Replaces a file by a new one with the owner and mode of `like`. Without `like`, only this user can access the file.
+pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = path.with_file_name(name);
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&partial)?;
+    let mut write = || {
+        if let Some(like) = like {
+            fchown(&file, Some(like.uid()), Some(like.gid()))?;
+            file.set_permissions(like.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&partial, path)
+    };
+    let replaced = write();
+    if replaced.is_err() {
+        // Why it was not replaced is what matters.
+        let _ = fs::remove_file(&partial);
+    }
+    replaced
 }
 
 #[cfg(test)]

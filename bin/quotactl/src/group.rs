@@ -14,14 +14,11 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-use super::{
-    age,
+use crate::{
     failure::Outcome,
-    figures::{percent, share},
+    figures::{self, Units, percent, share},
     session::Session,
-    table::Table,
-    terminal_text::one_line,
-    unit::{self, Units},
+    table::{self, Table, one_line},
 };
 
 /// The kind of a group in names and messages.
@@ -39,7 +36,7 @@ pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
         titles.extend(["ENFORCEMENT", "SELECTOR"].map(str::to_owned));
     }
     let mut table = Table::titled(titles);
-    let now = age::now();
+    let now = table::now();
     for group in groups {
         let mut row = Vec::from(cells(group, now));
         if wide {
@@ -55,8 +52,8 @@ pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
 fn cells(group: &Group, now: Timestamp) -> [String; 7] {
     let mut cells = group.cells(now);
     let used = group.limits().into_iter().map(|Limit { resource, hard, used, .. }| {
-        let used = unit::beside(resource, used.unwrap_or(&Quantity::ZERO), hard);
-        let hard = unit::beside(resource, hard, hard);
+        let used = figures::beside(resource, used.unwrap_or(&Quantity::ZERO), hard);
+        let hard = figures::beside(resource, hard, hard);
         match group.each {
             true => format!("{resource}: {used} (each {hard})"),
             false => format!("{resource}: {used}/{hard}"),
@@ -198,7 +195,7 @@ fn amounts<'a>(list: &'a ResourceList, hard: impl Fn(&str) -> Option<&'a Quantit
     let cells = list.iter().filter(|(_, amount)| !amount.is_zero());
     let cells = cells.map(|(resource, amount)| {
         let hard = hard(resource).unwrap_or(amount);
-        format!("{resource}: {}", unit::beside(resource, amount, hard))
+        format!("{resource}: {}", figures::beside(resource, amount, hard))
     });
     cells.collect::<Vec<_>>().join(", ")
 }

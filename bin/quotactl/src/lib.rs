@@ -2,65 +2,46 @@
 //!
 //! Data goes to standard output, everything else to standard error.
 
-mod age;
 mod apply;
 mod args;
-mod atomic_file;
-mod backup;
-mod client;
-mod cluster;
-mod complete;
 mod config;
-mod denials;
 mod describe;
 mod drift;
-mod entry;
-mod explain;
 mod failure;
 mod figures;
 mod generate;
 mod get;
 mod group;
-mod history;
 mod ledger;
 mod manifest;
 mod output;
-mod problem;
-mod progress;
 mod push;
-mod report;
 mod reservation;
 mod session;
 mod simulate;
 mod status;
 mod table;
-mod terminal_text;
 mod token;
-mod top;
-mod unit;
+mod usage;
 mod watch;
-
-pub use drift::objects_of;
-pub use ledger::import_from;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::{ArgMatches, FromArgMatches, parser::ValueSource};
 use rustix::fs::Mode;
 
-use self::{
-    args::{Arguments, Command, Describe, Global, Online},
-    client::Client,
-    config::Connection,
-    failure::{Exit, Outcome},
-    output::{Output, note},
-    session::{Scope, Session},
-};
+use args::{Arguments, Command, Describe, Global, Online};
+use config::Connection;
+pub use drift::objects_of;
+use failure::{Exit, Outcome};
+pub use ledger::import_from;
+use output::{Output, note};
+use session::{Client, Scope, Session};
 
 /// Runs `quotactl` with these arguments, the program's name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    match complete::answered(&arguments) {
+    match args::answered(&arguments) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
         Err(error) => {
@@ -105,7 +86,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
     }
     match &arguments.command {
-        Command::Completions { shell } => complete::script(*shell),
+        Command::Completions { shell } => args::script(*shell),
         Command::Config(command) => {
             config::run(command, global, &output, |name| is_flag(matches, name))
         }
@@ -147,7 +128,7 @@ fn is_flag(matches: &ArgMatches, name: &str) -> bool {
 
 fn online(session: &Session, command: &Online) -> Outcome {
     match command {
-        Online::Backup { directory } => backup::run(session, directory),
+        Online::Backup { directory } => status::backup(session, directory),
         Online::Get(args) => get::run(session, args),
         Online::Describe(Describe::Quota { name }) => describe::quotas(session, name.as_deref()),
         Online::Describe(Describe::Group { name }) => group::describe(session, name),
@@ -155,11 +136,11 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Describe(Describe::Namespace { name }) => {
             describe::namespace(session, name.as_deref())
         }
-        Online::Explain(args) => explain::run(session, args),
-        Online::Denials(args) => denials::run(session, args),
-        Online::Top(args) => top::run(session, args),
-        Online::History(args) => history::run(session, args),
-        Online::Report { report, selector } => report::run(session, report, selector.as_deref()),
+        Online::Explain(args) => describe::run(session, args),
+        Online::Denials(args) => get::lists::denials(session, args),
+        Online::Top(args) => usage::top(session, args),
+        Online::History(args) => usage::history(session, args),
+        Online::Report { report, selector } => usage::report(session, report, selector.as_deref()),
         Online::Status => status::run(session),
         Online::Version { client } => status::version(session, *client),
         Online::Apply { files, dry_run } => apply::apply(session, &files.files, *dry_run),
@@ -175,7 +156,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Drift(args) => drift::run(session, args),
         Online::Push { file } => push::run(session, file),
         Online::Relist { resource } => push::relist(session, resource),
-        Online::Cluster(command) => cluster::run(session, command),
+        Online::Cluster(command) => status::cluster(session, command),
         Online::Watch { from } => {
             let from = from.map(|from| watch::sequence_of(session, from));
             watch::run(session, from.transpose()?)

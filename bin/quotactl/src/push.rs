@@ -17,9 +17,9 @@ use quota_client::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{
+use crate::{
     failure::{Exit, Failure, Outcome},
-    progress::Progress,
+    output::Progress,
     session::Session,
 };
 

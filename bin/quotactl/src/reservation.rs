@@ -13,14 +13,13 @@ use quota_semantics::{Period, resource::ResourceList, uid::Uid};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{
+use crate::{
     apply::note_warnings,
     args::{Check, Reserve},
-    client::Reply,
     failure::{Exit, Failure, Outcome},
     figures::{Rows, checked_quotas},
     manifest::{self, Document, text},
-    session::{Session, each},
+    session::{Reply, Session, each},
 };
 
 /// `reserve`.

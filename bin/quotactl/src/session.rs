@@ -1,8 +1,21 @@
 //! The context of every online command: the daemon, the namespace, the form of the output.
 
-use super::{
-    client::Client,
-    failure::{Exit, Failure, Outcome},
+use std::{
+    io::{BufReader, Read},
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+use quota_client::{
+    http::{self as api, Address, Call, Error, Events, Retry},
+    wire::Page,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    config::Connection,
+    failure::{self, Exit, Failure, Outcome},
     output::{Output, note},
 };
 
@@ -107,6 +120,213 @@ pub(crate) fn each<T>(
         }
     }
     first.map_or(Ok(()), |exit| Err(Failure::silent(exit)))
+}
+
+// Calls to the daemon: the typed client, whose errors become the failures of commands.
+//
+// An answer is returned both typed and as the received JSON: `-o json` and similar forms print all fields, including
+// those of a newer daemon.
+
+/// The limits on retries of a piece while the daemon is busy.
+const PATIENT: Retry =
+    Retry { busy_attempts: 10, connection_attempts: 1, longest_wait: Duration::from_secs(10) };
+
+/// A client of one daemon.
+pub(crate) struct Client {
+    /// Makes each call once: the user at the terminal decides about a retry.
+    once: api::Client,
+    patient: api::Client,
+    /// Whether failures show all figures.
+    wide: bool,
+}
+
+/// The response to a query.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer<T> {
+    /// The received JSON; of a list, all pages as one.
+    pub(crate) json: Value,
+    /// The content of the JSON, typed.
+    pub(crate) content: T,
+}
+
+/// A successful response to a call.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// The HTTP status.
+    pub(crate) status: StatusCode,
+    /// The headers.
+    pub(crate) headers: http::HeaderMap,
+    /// The body as received; null if there is none.
+    pub(crate) json: Value,
+}
+
+impl Reply {
+    /// The body, typed.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
+        read(&self.json)
+    }
+}
+
+impl Client {
+    /// A client for a connection.
+    pub(crate) fn new(connection: &Connection, wide: bool) -> Outcome<Self> {
+        let once = api::Client::new(&connection.server, connection.options.clone());
+        let once = once.map_err(|error| failure::failure(&error, None))?;
+        let patient = once.with_retry(PATIENT);
+        Ok(Self { once, patient, wide })
+    }
+
+    /// Sends a `GET` request. Returns the response typed, too.
+    pub(crate) fn get<T: DeserializeOwned>(&self, address: &Address) -> Outcome<Answer<T>> {
+        Answer::read(self.get_json(address)?)
+    }
+
+    /// Sends a `GET` request. Returns the received JSON.
+    pub(crate) fn get_json(&self, address: &Address) -> Outcome<Value> {
+        Ok(self.send(Method::GET, address, None, &[])?.json)
+    }
+
+    /// Reads a list page by page; at most `limit` items. `T` is the list as a whole, as in [`Page`].
+    pub(crate) fn list<T: DeserializeOwned>(
+        &self,
+        address: &Address,
+        limit: Option<usize>,
+    ) -> Outcome<Answer<T>> {
+        Answer::read(self.list_json(address, limit)?)
+    }
+
+    /// Reads a list as received, all pages as one. `asOf` is that of the first page, since that page lacks later
+    /// changes.
+    pub(crate) fn list_json(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
+        let mut items = Vec::new();
+        let (mut last, mut first_as_of, mut lagging) = (Value::Null, None, false);
+        for page in self.once.pages(address.clone(), limit.unwrap_or(usize::MAX)) {
+            last = page.map_err(|error| failure::failure(&error, address.namespace()))?;
+            if let Some(Value::Array(found)) = last.get_mut("items").map(Value::take) {
+                items.extend(found);
+            }
+            if first_as_of.is_none() {
+                first_as_of = last.get("asOf").cloned();
+            }
+            lagging |= last.get("lagging") == Some(&Value::Bool(true));
+        }
+        last["items"] = Value::Array(items);
+        if let Some(as_of) = first_as_of {
+            last["asOf"] = as_of;
+        }
+        if lagging {
+            last["lagging"] = true.into();
+        }
+        Ok(last)
+    }
+
+    /// Reads a list that may not fit into memory, and passes its pages to `take`.
+    pub(crate) fn walk<T: DeserializeOwned>(
+        &self,
+        address: &Address,
+        mut take: impl FnMut(Page<T>) -> Outcome,
+    ) -> Outcome {
+        for page in self.once.pages(address.clone(), usize::MAX) {
+            let page = page.map_err(|error| failure::failure(&error, address.namespace()))?;
+            take(read(&page)?)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a JSON body.
+    pub(crate) fn send_json(
+        &self,
+        method: Method,
+        address: &Address,
+        body: &impl Serialize,
+    ) -> Outcome<Reply> {
+        let bytes =
+            serde_json::to_vec(body).map_err(|error| Failure::general(error.to_string()))?;
+        self.send(method, address, Some("application/json"), &bytes)
+    }
+
+    /// Makes a call without a body.
+    pub(crate) fn call(&self, method: Method, address: &Address) -> Outcome<Reply> {
+        self.send(method, address, None, &[])
+    }
+
+    fn send(
+        &self,
+        method: Method,
+        address: &Address,
+        content_type: Option<&str>,
+        body: &[u8],
+    ) -> Outcome<Reply> {
+        let mut call = Call::new(method, address);
+        if let Some(content_type) = content_type {
+            call = call.body(content_type, body.to_vec());
+        }
+        reply(self.once.send(&call), address).map_err(|failure| match self.wide {
+            true => failure.widened(),
+            false => failure,
+        })
+    }
+
+    /// Sends one piece of a sequence. The call is idempotent, so it is retried while the daemon is busy.
+    pub(crate) fn send_patiently(
+        &self,
+        address: &Address,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Outcome<Reply> {
+        let call = Call::new(Method::POST, address).body(content_type, body);
+        reply(self.patient.send(&call.repeatable()), address)
+    }
+
+    /// Opens a stream of server-sent events, which may never end.
+    pub(crate) fn stream(
+        &self,
+        address: &Address,
+        last_event_id: Option<&str>,
+    ) -> Outcome<Events<BufReader<impl Read + use<>>>> {
+        let opened = self.once.stream(address, last_event_id);
+        opened.map_err(|error| failure::failure(&error, address.namespace()))
+    }
+
+    /// Downloads a body of any size.
+    pub(crate) fn download(&self, address: &Address) -> Outcome<BufReader<impl Read + use<>>> {
+        let opened = self.once.download(address);
+        opened.map_err(|error| failure::failure(&error, address.namespace()))
+    }
+
+    /// The URL of the server.
+    pub(crate) fn server(&self) -> &str {
+        self.once.server_without_password()
+    }
+}
+
+fn reply(sent: Result<api::Reply, Error>, address: &Address) -> Outcome<Reply> {
+    let failed = |error: Error| failure::failure(&error, address.namespace());
+    let sent = sent.map_err(failed)?;
+    Ok(Reply {
+        json: match sent.body.is_empty() {
+            true => Value::Null,
+            false => sent.json().map_err(failed)?,
+        },
+        status: sent.status,
+        headers: sent.headers,
+    })
+}
+
+impl<T: DeserializeOwned> Answer<T> {
+    /// The response with this JSON.
+    pub(crate) fn read(json: Value) -> Outcome<Self> {
+        let content = read(&json)?;
+        Ok(Self { json, content })
+    }
+}
+
+/// Parses JSON as a type.
+pub(crate) fn read<T: DeserializeOwned>(json: &Value) -> Outcome<T> {
+    T::deserialize(json).map_err(|error| {
+        Failure::general(format!("an answer of another form: {error}"))
+            .hint("quotactl version shows the versions of both sides")
+    })
 }
 
 #[cfg(test)]

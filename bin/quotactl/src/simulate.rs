@@ -17,19 +17,17 @@ use quota_semantics::{
 };
 use serde_json::Value;
 
-use super::{
-    age,
+use crate::{
     args::{Simulate, Suggest},
     failure::{Exit, Failure, Outcome},
-    figures::limit_name,
+    figures::{Units, alone, limit_name},
     group,
     manifest::{self, Document, text},
     output::{Format, Output, note},
-    report::full_time,
     reservation::named,
     session::{Scope, Session},
-    table::Table,
-    unit::{Units, alone},
+    table::{self, Table},
+    usage::full_time,
 };
 
 /// The limits in question.
@@ -45,7 +43,7 @@ pub(crate) struct Limits {
 /// Simulates limits, and shows what they would have refused.
 pub(crate) fn run(session: &Session, args: &Simulate) -> Outcome {
     let limits = Limits::load(&session.scope, args)?;
-    let period = args.period.resolve(age::now(), Some(days(14)))?;
+    let period = args.period.resolve(table::now(), Some(days(14)))?;
     let (simulation, json) = limits.simulate(session, period)?;
     show(&session.output, &simulation, &json)?;
     ended(&simulation, args.fail_on_refusal)
@@ -319,7 +317,7 @@ fn refusals(refusals: &[SimulatedRefusal]) -> Table {
 
 /// Shows suggested limits, or the manifests that set them.
 pub(crate) fn suggest(session: &Session, wish: &Suggest, selector: Option<&str>) -> Outcome {
-    let (from, to) = wish.period.resolve(age::now(), Some(days(30)))?;
+    let (from, to) = wish.period.resolve(table::now(), Some(days(30)))?;
     let mut address = Address::of(["v1", "suggestions"])
         .with("from", from)
         .with("to", to)

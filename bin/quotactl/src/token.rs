@@ -6,14 +6,13 @@ use quota_client::tokens::{File, Issued, Pattern};
 use quota_semantics::Timestamp;
 use serde::Serialize;
 
-use super::{
-    age::now,
+use crate::{
     args::{CreateToken, Token},
-    atomic_file::replace,
+    config::replace,
     failure::{Failure, Outcome},
     output::{Output, note, to_json},
     session::Scope,
-    table::Table,
+    table::{Table, now},
 };
 
 /// Runs a command on tokens.

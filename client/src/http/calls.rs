@@ -1,12 +1,13 @@
 //! The calls of the API, by subject.
 
-use std::io::BufRead;
+use std::{collections::VecDeque, io::BufRead, marker::PhantomData};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use quota_semantics::{Period, Timestamp, quota::Manifest, resource::ResourceList};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{Address, Call, Client, Error, Events, Items, Method, StatusCode};
+use super::{Call, Client, Error, Events, Method, StatusCode};
 use crate::wire::{
     AsOf, Cluster, Denial, Entry, EventsAnswer, Explanation, Group, GroupUsage, GroupUsageHistory,
     NamespaceUsage, Object, Quota, RelistAnswer, RelistRequest, Report, Reservation,
@@ -526,5 +527,215 @@ impl Client {
     ) -> Result<Events<Box<dyn BufRead + Send>>, Error> {
         let request = self.stream_request(address, last)?;
         Ok(Events::new(Box::new(self.open(request)?)))
+    }
+}
+
+// Lists that are requested page by page.
+
+/// The maximum number of items that one request asks for.
+const PAGE_ITEMS: usize = 500;
+
+/// The pages of a list, as received. Each page is requested when it is needed. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Pages<'a> {
+    client: &'a Client,
+    address: Address,
+    left: usize,
+    next: Next,
+}
+
+#[derive(Clone, Debug)]
+enum Next {
+    First,
+    Behind(String),
+    None,
+}
+
+impl Pages<'_> {
+    fn ask(&mut self) -> Result<Value, Error> {
+        let token = match std::mem::replace(&mut self.next, Next::None) {
+            Next::Behind(token) => Some(token),
+            Next::First | Next::None => None,
+        };
+        let address = self
+            .address
+            .clone()
+            .with("limit", self.left.min(PAGE_ITEMS))
+            .with_some("continue", token.as_ref());
+        let reply = self.client.send(&Call::new(Method::GET, &address))?;
+        let page: Value = reply.json()?;
+        let Some(items) = page.get("items").and_then(Value::as_array) else {
+            let what = "gives an answer that is no list";
+            return Err(self.client.unexpected(reply.status, what));
+        };
+        self.left = self.left.saturating_sub(items.len());
+        let behind = page.get("continue").and_then(Value::as_str);
+        let behind = behind.filter(|behind| !behind.is_empty());
+        // A page may be empty and yet not be the last; but it cannot be the next one of itself.
+        if behind.is_some() && behind == token.as_deref() {
+            let what = "lists the same page again";
+            return Err(self.client.unexpected(reply.status, what));
+        }
+        if let Some(behind) = behind
+            && self.left > 0
+        {
+            self.next = Next::Behind(behind.to_owned());
+        }
+        Ok(page)
+    }
+}
+
+impl Iterator for Pages<'_> {
+    type Item = Result<Value, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next {
+            Next::None => None,
+            _ => Some(self.ask()),
+        }
+    }
+}
+
+/// The items of a list; pages are requested when they are needed. Ends after the first error.
+#[derive(Debug)]
+pub struct Items<'a, T> {
+    pages: Pages<'a>,
+    page: VecDeque<Value>,
+    read: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Iterator for Items<'_, T> {
+    type Item = Result<T, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(item) = self.page.pop_front() {
+                let item = serde_json::from_value(item);
+                if item.is_err() {
+                    self.page.clear();
+                    self.pages.next = Next::None;
+                }
+                return Some(item.map_err(|error| {
+                    let what = format!("lists an item of another form: {error}");
+                    self.pages.client.unexpected(StatusCode::OK, what)
+                }));
+            }
+            match self.pages.next()? {
+                Err(error) => return Some(Err(error)),
+                Ok(mut page) => {
+                    if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                        self.page = items.into();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Client {
+    /// The pages of a list of at most `most` items, as received.
+    pub const fn pages(&self, address: Address, most: usize) -> Pages<'_> {
+        Pages { client: self, address, left: most, next: Next::First }
+    }
+
+    /// The items of a list.
+    pub const fn items<T: DeserializeOwned>(&self, address: Address) -> Items<'_, T> {
+        Items { pages: self.pages(address, usize::MAX), page: VecDeque::new(), read: PhantomData }
+    }
+}
+
+// Paths of the API. Segments come from users, and are percent-encoded.
+
+/// A path below the server's address, with its query.
+#[derive(Clone, Debug)]
+pub struct Address {
+    text: String,
+    has_query: bool,
+    namespace: Option<String>,
+}
+
+impl Address {
+    /// The path with these segments.
+    pub fn of<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut text = String::new();
+        for segment in segments {
+            text.push('/');
+            text.extend(utf8_percent_encode(segment, IN_SEGMENT));
+        }
+        Self { text, has_query: false, namespace: None }
+    }
+
+    /// The path below `/v1/namespaces/{namespace}`.
+    pub fn in_namespace<'a>(
+        namespace: &'a str,
+        segments: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..Self::of(["v1", "namespaces", namespace].into_iter().chain(segments))
+        }
+    }
+
+    /// The path of a list of this kind: that of a namespace, or that of all.
+    pub fn list(namespace: Option<&str>, kind: &str) -> Self {
+        match namespace {
+            Some(namespace) => Self::in_namespace(namespace, [kind]),
+            None => Self::of(["v1", kind]),
+        }
+    }
+
+    /// The same path with a further query parameter.
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.text.push(if self.has_query { '&' } else { '?' });
+        self.has_query = true;
+        encode(name, &mut self.text);
+        self.text.push('=');
+        encode(&value.to_string(), &mut self.text);
+        self
+    }
+
+    /// The same path with a further query parameter, if there is a value.
+    pub fn with_some(self, name: &str, value: Option<impl ToString>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// The namespace of the path; none for paths outside of `/v1/namespaces/{namespace}`.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Path and query.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// All characters but the unreserved ones of RFC 3986.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// As [`ESCAPED`], without the colon, which the path `/v1/reservations:batch` contains.
+const IN_SEGMENT: &AsciiSet = &ESCAPED.remove(b':');
+
+fn encode(text: &str, into: &mut String) {
+    into.extend(utf8_percent_encode(text, ESCAPED));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_users_write_cannot_leave_its_segment() {
+        let address = Address::in_namespace("a/../b", ["quotas", "x?y:z"])
+            .with("at", "2026-11-20T10:00:00+00:00")
+            .with_some("limit", Some(5))
+            .with_some("continue", None::<&str>);
+        assert_eq!(
+            address.as_str(),
+            "/v1/namespaces/a%2F..%2Fb/quotas/x%3Fy:z?at=2026-11-20T10%3A00%3A00%2B00%3A00&limit=5"
+        );
     }
 }

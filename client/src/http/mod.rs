@@ -20,36 +20,39 @@
 //! Idempotent calls are retried according to [`Retry`], all others are made once. Reserving is idempotent: namespace
 //! and uid identify a reservation, and a repeated request gets the same answer.
 
-mod address;
 mod calls;
 mod error;
-mod pages;
-mod retry;
 mod sse;
-mod tls;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     fmt, fs,
     io::{BufReader, Read},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+pub use http::Method;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
-use serde::{Serialize, de::DeserializeOwned};
-use ureq::{Agent, Body, Proxy};
-
 use quota_semantics::quantity::as_written;
+use rustls::{
+    crypto::ring::sign::any_supported_type,
+    pki_types::{PrivateKeyDer, pem::PemObject as _},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use ureq::{
+    Agent, Body, Proxy,
+    tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem},
+};
+
+pub use calls::{Address, Batch, Grant, Items, Pages, Watch, When};
+pub use error::{Error, Refusal};
+pub use sse::{Event, Events};
 
 use crate::server::{is_this_machine, may_send_token};
-
-pub use address::Address;
-pub use calls::{Batch, Grant, Watch, When};
-pub use error::{Error, Refusal};
-pub use http::Method;
-pub use pages::{Items, Pages};
-pub use retry::Retry;
-pub use sse::{Event, Events};
 
 /// The maximum size of a response body, in bytes.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
@@ -150,13 +153,11 @@ impl<'a> Call<'a> {
     }
 
     /// The same call with a body of a media type.
-    #[must_use]
     pub fn body(self, content_type: &'a str, body: Vec<u8>) -> Self {
         Self { body: Some((content_type, body)), ..self }
     }
 
     /// The same call, marked as idempotent.
-    #[must_use]
     pub fn repeatable(self) -> Self {
         Self { repeatable: true, ..self }
     }
@@ -214,7 +215,7 @@ impl Client {
             .timeout_global(Some(options.timeout))
             .proxy(proxy);
         if scheme == "https" {
-            config = config.tls_config(tls::configuration(&options)?);
+            config = config.tls_config(configuration(&options)?);
         }
         let change_reason = options.change_reason.map(|reason| {
             HeaderValue::from_bytes(reason.as_bytes())
@@ -439,5 +440,173 @@ fn bearer(token: &Token) -> Result<String, Error> {
     Ok(format!("Bearer {text}"))
 }
 
+// Retries of idempotent calls.
+
+/// The delay before the first retry after a broken connection; doubled for each further retry.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// The delay before a retry if a busy daemon sends no `Retry-After`.
+const BUSY_WAIT: Duration = Duration::from_secs(1);
+
+/// The limits on retries. Only idempotent calls are retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// The maximum number of attempts while the daemon is busy (429, 503).
+    pub busy_attempts: u32,
+    /// The maximum number of attempts if the connection breaks or cannot be made.
+    pub connection_attempts: u32,
+    /// The maximum delay between two attempts; a longer `Retry-After` is cut to it.
+    pub longest_wait: Duration,
+}
+
+impl Default for Retry {
+    /// Four attempts, at most five seconds apart.
+    fn default() -> Self {
+        Self { busy_attempts: 4, connection_attempts: 4, longest_wait: Duration::from_secs(5) }
+    }
+}
+
+impl Retry {
+    /// No retries.
+    pub const NEVER: Self =
+        Self { busy_attempts: 1, connection_attempts: 1, longest_wait: Duration::ZERO };
+
+    /// The delay before the next attempt of an idempotent call that has failed `failed` times, last with `error`; none:
+    /// no further attempt.
+    pub fn wait(&self, failed: u32, error: &Error) -> Option<Duration> {
+        let (most, wait) = match error {
+            Error::Busy(refusal) => (self.busy_attempts, refusal.retry_after.unwrap_or(BUSY_WAIT)),
+            Error::Unreachable { .. } => {
+                let doubled = 2_u32.saturating_pow(failed.saturating_sub(1));
+                (self.connection_attempts, FIRST_WAIT.saturating_mul(doubled))
+            }
+            _ => return None,
+        };
+        (failed < most).then(|| wait.min(self.longest_wait))
+    }
+}
+
+// TLS towards the daemon: CA certificates and the client certificate.
+
+/// The TLS configuration for an https server.
+fn configuration(options: &Options) -> Result<TlsConfig, Error> {
+    let roots = match &options.ca {
+        Some(file) => certificates(file)?,
+        None => system_roots(),
+    };
+    let client = match &options.identity {
+        Some((cert, key)) => {
+            Some(ClientCert::new_with_certs(&certificates(cert)?, private_key(key)?))
+        }
+        None => None,
+    };
+    Ok(TlsConfig::builder()
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .client_cert(client)
+        .build())
+}
+
+/// The CA certificates of the system. Unreadable ones are left out: the handshake then reports an unknown issuer.
+fn system_roots() -> Vec<Certificate<'static>> {
+    let found = rustls_native_certs::load_native_certs();
+    found.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect()
+}
+
+fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, Error> {
+    let mut certificates = Vec::new();
+    for item in items(file)? {
+        if let PemItem::Certificate(certificate) = item {
+            certificates.push(certificate);
+        }
+    }
+    match certificates.is_empty() {
+        true => Err(Error::file(file, "no certificate in it")),
+        false => Ok(certificates),
+    }
+}
+
+fn private_key(file: &Path) -> Result<PrivateKey<'static>, Error> {
+    let mut items = items(file)?.into_iter();
+    let key = items.find_map(|item| match item {
+        PemItem::PrivateKey(key) => Some(key),
+        _ => None,
+    });
+    let key = key.ok_or_else(|| Error::file(file, "no private key in it"))?;
+    let read = PrivateKeyDer::from_pem_file(file).map_err(|error| Error::file(file, error))?;
+    match any_supported_type(&read) {
+        Ok(_) => Ok(key),
+        Err(_) => Err(Error::file(
+            file,
+            "the private key is none of those supported: RSA (2048 to 8192 bits), ECDSA on P-256 or P-384, Ed25519; P-521 is not supported",
+        )),
+    }
+}
+
+fn items(file: &Path) -> Result<Vec<PemItem<'static>>, Error> {
+    let text = fs::read(file).map_err(|error| Error::file(file, error))?;
+    parse_pem(&text).collect::<Result<_, _>>().map_err(|error| Error::file(file, error))
+}
+
 #[cfg(test)]
-mod tests;
+mod retry_tests {
+    use super::*;
+
+    const RETRY: Retry =
+        Retry { busy_attempts: 3, connection_attempts: 40, longest_wait: Duration::from_secs(10) };
+
+    fn busy(seconds: Option<u64>) -> Error {
+        let wait = seconds.map(Duration::from_secs);
+        Error::of_answer("http://x", 503, wait, br#"{"reason":"Overloaded"}"#)
+    }
+
+    #[test]
+    fn a_busy_daemon_says_how_long_to_wait_within_bounds() {
+        assert_eq!(RETRY.wait(1, &busy(Some(2))), Some(Duration::from_secs(2)));
+        assert_eq!(RETRY.wait(2, &busy(Some(3600))), Some(Duration::from_secs(10)));
+        assert_eq!(RETRY.wait(1, &busy(None)), Some(BUSY_WAIT));
+        assert_eq!(RETRY.wait(3, &busy(Some(2))), None);
+    }
+
+    #[test]
+    fn broken_connections_are_made_again_less_and_less_often() {
+        let broken = Error::Unreachable { server: String::new(), why: String::new() };
+        let waits: Vec<_> = (1..=9).filter_map(|n| RETRY.wait(n, &broken)).collect();
+        assert_eq!(waits.first(), Some(&FIRST_WAIT));
+        assert!(waits.is_sorted() && waits.last() == Some(&RETRY.longest_wait));
+        assert_eq!(RETRY.wait(39, &broken), Some(RETRY.longest_wait));
+        assert_eq!(RETRY.wait(40, &broken), None);
+        assert_eq!(Retry::NEVER.wait(1, &broken), None);
+    }
+
+    #[test]
+    fn what_was_refused_for_good_is_not_sent_again() {
+        let denied = Error::of_answer("http://x", 403, None, br#"{"reason":"ExceedsHard"}"#);
+        assert_eq!(RETRY.wait(1, &denied), None);
+    }
+}
+
+#[cfg(test)]
+mod tls_tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_certificate_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = certificates(file.path()).unwrap_err();
+        assert!(error.to_string().ends_with("no certificate in it"));
+        assert!(private_key(file.path()).is_err());
+        assert!(certificates(Path::new("/nonexistent/ca.pem")).is_err());
+    }
+
+    #[test]
+    fn a_key_of_another_algorithm_is_refused_with_those_supported() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), include_str!("p521.pem")).unwrap();
+        let error = private_key(file.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("P-256 or P-384") && error.contains("P-521 is not supported"),
+            "{error}"
+        );
+    }
+}

@@ -18,13 +18,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{
+use crate::{
     Archive, Batch, Damage, Durable, Error, FileJournal, FileReader, Hash, Journal as _, Operation,
     Options, Reader as _,
-    base::{self, Base},
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::Disk,
     frame::{self, Parsed},
+    positions::{self, Base},
     snapshot::{self, SnapshotInfo, SnapshotReader, Snapshots},
 };
 
@@ -200,7 +200,7 @@ pub fn refer_to_archive(
     directory: &Path,
     archive: Option<&Path>,
 ) -> Result<(), Error> {
-    let Some(base) = base::read(disk.as_ref(), directory)? else {
+    let Some(base) = positions::read_base(disk.as_ref(), directory)? else {
         return Ok(());
     };
     let archived_from = match archive {
@@ -210,7 +210,7 @@ pub fn refer_to_archive(
         None => None,
     };
     let referring = Base { archived_from, ..base };
-    base::write(disk.as_ref(), directory, &referring)
+    positions::write_base(disk.as_ref(), directory, &referring)
 }
 
 /// A backup being read, and the offset.

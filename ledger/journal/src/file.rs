@@ -4,14 +4,12 @@ use std::{path::Path, sync::Arc};
 
 use parking_lot::RwLockReadGuard;
 
-use super::{
+use crate::{
     Batch, Batches, Damage, Durable, Error, Journal, Reader,
-    base::Base,
-    compact::{Compaction, Retention},
     disk::{Disk, Lock},
-    journal::Options,
-    journal::Stats,
-    maintenance::{FLUSH_BYTES, Maintenance},
+    journal::{Options, Stats},
+    maintenance::{Compaction, FLUSH_BYTES, Maintenance, Retention},
+    positions::Base,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
     snapshot::{SnapshotInfo, Snapshots},
@@ -166,7 +164,7 @@ impl FileReader {
         &self,
         before: u64,
     ) -> Result<(Option<SnapshotInfo>, Vec<Damage>), Error> {
-        super::recovery::snapshots::choose(&self.store, before)
+        crate::recovery::choose(&self.store, before)
     }
 
     /// Removes everything outside `retention`: whole epochs, archived first if there is an archive, and the snapshots
@@ -181,7 +179,7 @@ impl FileReader {
         retention: &Retention,
     ) -> Result<Compaction, Error> {
         self.store.lifecycle.check()?;
-        super::compact::compact(&self.store, now, retention)
+        crate::maintenance::compact(&self.store, now, retention)
     }
 
     /// The position up to which the write-ahead log is synced: all of it, except for batches that were only

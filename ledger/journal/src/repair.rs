@@ -7,11 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    Damage, Durable, Error, Offline, Operation, anchor, base,
+use crate::{
+    Damage, Durable, Error, Offline, Operation,
     disk::{Disk, File, parent},
     epoch::{self, Epoch, Seal},
     journal::Throttle,
+    positions,
     reader::{Chunk, Source, through},
     recovery::LOCK,
     wal::{self, scan},
@@ -74,7 +75,7 @@ impl Hole {
 pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Result<Repair, Error> {
     let not_found =
         || Error::io(directory, Operation::FindLedger, std::io::ErrorKind::NotFound.into());
-    let base = base::read(disk.as_ref(), directory)?.ok_or_else(not_found)?;
+    let base = positions::read_base(disk.as_ref(), directory)?.ok_or_else(not_found)?;
     let _lock = disk.lock(&directory.join(LOCK))?;
     let source = match from {
         Some(from) => Some((from, Offline::open(Arc::clone(&disk), from, None)?)),
@@ -160,7 +161,7 @@ impl Repairing<'_> {
         let reached = match self.segment_behind(&end)? {
             Some(segment) => scan::before(&scan::read(segment.as_ref())?),
             None => {
-                let noted = anchor::read(self.disk, self.directory)?.position;
+                let noted = positions::read_anchor(self.disk, self.directory)?.position;
                 noted.into_iter().chain(until).max_by_key(|at| at.sequence)
             }
         };

@@ -6,12 +6,13 @@
 
 use futures::future::join_all;
 use quota_journal::Durable;
-use quota_replication::jetstream::{
-    Names, servers,
-    stream::{self, Found},
-    tail,
+use quota_replication::{
+    jetstream::{
+        Names, servers,
+        stream::{self, Found},
+    },
+    protocol::{Identity, LedgerId},
 };
-use quota_replication::protocol::{Identity, LedgerId};
 use quota_testkit::{
     PATIENCE,
     cluster::{Cluster, NODES},
@@ -60,7 +61,7 @@ impl Scene {
     }
 
     async fn claim(&self, at: usize, found: &Found, claimant: &str) -> Result<bool, stream::Error> {
-        tail::claim(&self.clients[at], &self.names, found, claimant).await
+        stream::claim(&self.clients[at], &self.names, found, claimant).await
     }
 }
 
@@ -88,7 +89,7 @@ async fn of_claims_at_the_same_time_one_is_stored() {
         let claims = join_all(claims).await;
         let now = scene.found().await;
         assert_eq!(now.last, found.last + 1, "round {round}: {claims:?}");
-        let tail = tail::read(&scene.clients[0], &scene.names, &now).await;
+        let tail = stream::read(&scene.clients[0], &scene.names, &now).await;
         let tail = tail.unwrap();
         assert_eq!(tail.end, Some(Durable::NOTHING));
         for (claimant, claim) in claimants.iter().zip(claims) {

@@ -42,5 +42,5 @@ async fn a_watch_ends_when_its_token_expires() {
     let (_sender, receiver) = tokio::sync::watch::channel(register);
     let credential = Credential::Token { id: issued.record.id.clone(), hash: issued.record.hash };
     let principal = Principal::new("ci", &[Role::Read], &[Pattern::all()]);
-    crate::auth::layer::until_revoked(receiver, credential, principal).await;
+    crate::auth::until_revoked(receiver, credential, principal).await;
 }

@@ -15,7 +15,7 @@ use quota_semantics::Name;
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
-use crate::{config, intake::sources::RequestedRelist, metrics};
+use crate::{config, intake::RequestedRelist, metrics};
 
 /// Most kinds that a request names; for more, all kinds are requested.
 const KINDS_MAX: usize = 256;

@@ -8,10 +8,9 @@ use tokio::sync::watch;
 
 use super::publishers::Publishers;
 use crate::{
-    clock::now,
     config::Nats,
-    intake::sources::{RequestedRelist, Sources},
-    metrics,
+    intake::{RequestedRelist, Sources},
+    metrics, now,
     writer::Ledger,
 };
 
@@ -66,13 +65,11 @@ impl StreamStatus {
     }
 
     /// Whether the stream has been caught up with at least once since the start.
-    #[must_use]
     pub const fn caught_up_once(&self) -> bool {
         self.caught_up_to.is_some()
     }
 
     /// The time since the stream was last fully consumed.
-    #[must_use]
     pub fn lag(&self, now: Timestamp) -> Duration {
         let since = self.caught_up_to.unwrap_or(self.since);
         Duration::from_nanos(u64::try_from(now.since(since).nanoseconds()).unwrap_or(0))
@@ -80,7 +77,6 @@ impl StreamStatus {
 
     /// Whether there may be unconsumed events: the connection is lost, or the stream has not been fully consumed for a
     /// few polls. Or the recorded objects were counted by an outdated rule.
-    #[must_use]
     pub fn is_lagging(&self, now: Timestamp) -> bool {
         !self.connected
             || self.is_outdated
@@ -119,7 +115,6 @@ impl Status {
     }
 
     /// The present status.
-    #[must_use]
     pub fn get(&self) -> StreamStatus {
         self.stream.borrow().clone()
     }
@@ -132,7 +127,6 @@ impl Status {
     }
 
     /// Whether the stream has been fully consumed once, and whether it is now.
-    #[must_use]
     pub(crate) fn stream_health(&self) -> Health {
         if !self.ledger.decides() {
             return Health::Passed;
@@ -156,7 +150,6 @@ impl Status {
 
     /// Whether the publisher has sent a watermark of each required kind, and how old the watermarks are; none if no
     /// watermarks are required.
-    #[must_use]
     pub(crate) fn watermark_health(&self) -> Option<Health> {
         let watermark = self.ledger.watermark();
         let required = watermark.required()?;

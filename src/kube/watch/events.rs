@@ -15,20 +15,18 @@ use quota_core::{
 use quota_semantics::{Name, uid::Uid};
 use serde_json::{Value, json};
 
-use super::super::{
-    Kube,
-    accept::Shape,
-    applied::hide_others,
-    changes::Deletion,
-    copied::Copied,
-    kind::Kind,
-    object::Object,
-    resource::{Key, Record, View},
-    scope::Scope,
-    status::{Failure, Result},
-    table::{self, Attachment},
+use crate::{
+    fairness::Turn,
+    kube::{
+        Failure, Kube, Result,
+        changes::Deletion,
+        derived::hide_others,
+        object::{self, Attachment, Object, Shape},
+        read::{Copied, Scope},
+        resource::{Key, Kind, Record, View},
+    },
+    now, render,
 };
-use crate::{clock::now, fairness::Turn, render};
 
 /// Objects whose last sent version is kept. Other objects may be sent again unchanged.
 const SENT_MAX: usize = 1 << 14;
@@ -120,7 +118,7 @@ impl ClientState {
     pub(super) fn columns(&mut self, kind: Kind) -> Value {
         match std::mem::replace(&mut self.sent_columns, true) {
             true => Value::Null,
-            false => table::columns(kind),
+            false => object::columns(kind),
         }
     }
 }
@@ -316,7 +314,7 @@ impl EventMaker<'_> {
         let manner = self.manner;
         let json = manner.shape.json(object, manner.attachment)?;
         let version = &object.manifest.metadata().resource_version;
-        let cells = || table::cells(object, now());
+        let cells = || object::cells(object, now());
         let item = manner.shape.item(json, manner.attachment, cells);
         let columns = || self.client.columns(manner.scope.kind);
         let json = manner.shape.one(item, version, columns);

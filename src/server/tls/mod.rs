@@ -1,22 +1,33 @@
 //! TLS for a listener: rustls with ring, certificates that can be replaced while serving, and callers that are
 //! identified by name.
 
-mod certificate;
-mod files;
-
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{io, sync::Arc};
+use std::{
+    fmt::Display,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use arc_swap::ArcSwap;
-use rustls::pki_types::CertificateDer;
-use tokio::{net::TcpStream, sync::watch};
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{
+        CertificateDer, PrivateKeyDer, UnixTime,
+        pem::{self, PemObject},
+    },
+    server::{
+        NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
+        danger::ClientCertVerifier,
+    },
+};
+use tokio::{net::TcpStream, sync::watch, time::sleep};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-
-pub(super) use certificate::ClientCertificates;
-pub use files::Error;
-use files::{Files, InForce};
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
 
 use crate::{config::schema, metrics, reload::Followed};
 
@@ -104,7 +115,7 @@ impl Tls {
     /// The names that identify a caller: for the webhook, the allowed one.
     fn names(&self, chain: &[CertificateDer<'_>]) -> io::Result<Vec<String>> {
         let names = match chain.first() {
-            Some(certificate) => certificate::names(certificate).map_err(io::Error::other)?,
+            Some(certificate) => names(certificate).map_err(io::Error::other)?,
             None => Vec::new(),
         };
         let allowed = &self.0.config.allowed_names;
@@ -159,4 +170,213 @@ impl Followed for Follower {
         }
         self.seen = files;
     }
+}
+
+// Certificates: their names and expiration, and those of a caller, as long as they remain valid.
+
+/// The accepted names: DNS and URI SANs. A common name or an e-mail address is often chosen by the bearer.
+///
+/// A DNS name has no colon and a URI has one, so that they cannot be confused; a SAN of one type with the syntax of the
+/// other is ignored.
+fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(malformed)?;
+    let alternative = certificate.subject_alternative_name().map_err(malformed)?;
+    let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
+    Ok(alternative.filter_map(text).collect())
+}
+
+fn text(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(text) if !text.contains(':') => Some((*text).to_owned()),
+        GeneralName::URI(text) if text.contains(':') => Some((*text).to_owned()),
+        _ => None,
+    }
+}
+
+/// The last second in which the certificate is valid, since 1970.
+fn expiration(certificate: &CertificateDer<'_>) -> Result<i64, String> {
+    let (_, certificate) = X509Certificate::from_der(certificate).map_err(malformed)?;
+    Ok(certificate.validity().not_after.timestamp())
+}
+
+fn malformed(error: impl Display) -> String {
+    format!("malformed certificate: {error}")
+}
+
+/// Longest time between two checks of the clock, which may be set meanwhile.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// A caller's certificates; none if the caller presented none.
+pub(in crate::server) struct ClientCertificates {
+    /// The names that identify the caller.
+    pub(in crate::server) names: Arc<[String]>,
+    chain: Vec<CertificateDer<'static>>,
+    tls: Tls,
+    /// Notified when new files are in force.
+    changes: watch::Receiver<()>,
+}
+
+impl ClientCertificates {
+    /// Ends when the certificates become invalid: one has expired, or their CA was removed. Never ends without
+    /// certificates.
+    pub(in crate::server) async fn until_invalid(mut self) {
+        if self.chain.is_empty() {
+            return std::future::pending().await;
+        }
+        let ends = self.chain.iter().map(expiration);
+        let Some(end) = ends.flatten().min() else {
+            return;
+        };
+        loop {
+            // A certificate is still valid in its last second.
+            let left = end.saturating_sub(now()).saturating_add(1);
+            let left = Duration::from_secs(u64::try_from(left).unwrap_or(1).max(1));
+            tokio::select! {
+                () = sleep(left.min(LOOK)) => {}
+                Ok(()) = self.changes.changed() => {}
+            }
+            if !self.tls.counts(&self.chain) {
+                return;
+            }
+        }
+    }
+}
+
+// Reads certificate files, and builds the TLS configuration from them.
+
+/// Why certificate files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `tls.cert` or `tls.key` is not set.
+    #[error("tls.cert and tls.key are needed")]
+    NotConfigured,
+    /// A file cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, #[source] std::io::Error),
+    /// A file is not PEM, or does not hold what it should.
+    #[error("{0} cannot be used: {1}")]
+    Pem(&'static str, #[source] pem::Error),
+    /// A certificate is malformed.
+    #[error("{0}")]
+    Certificate(String),
+    /// The certificate has expired.
+    #[error("the certificate expired {0} s ago")]
+    Expired(i64),
+    /// Key and certificate differ, or the key's algorithm is not supported.
+    #[error("certificate and key cannot be used: {0}")]
+    Rustls(String),
+    /// No client could be verified by these CA certificates.
+    #[error("tls.client_ca cannot be used: {0}")]
+    ClientCa(#[from] VerifierBuilderError),
+}
+
+impl From<rustls::Error> for Error {
+    /// In words for operators: the library's own text, as a source, would follow them.
+    fn from(error: rustls::Error) -> Self {
+        Self::Rustls(quota_service::outbound::unusable(&error))
+    }
+}
+
+/// The configuration from the files.
+struct InForce {
+    server: Arc<ServerConfig>,
+    /// Verifies callers' certificates; none if no certificate is requested.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl InForce {
+    /// Whether a caller's certificates are valid now.
+    fn counts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let (Some(verifier), Some((own, more))) = (&self.verifier, chain.split_first()) else {
+            return false;
+        };
+        verifier.verify_client_cert(own, more, UnixTime::now()).is_ok()
+    }
+}
+
+/// The contents of the files.
+#[derive(PartialEq, Eq)]
+pub struct Files {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+impl Files {
+    fn read(config: &schema::Tls) -> Result<Self, Error> {
+        let read =
+            |path: &Path| fs::read(path).map_err(|error| Error::Read(path.to_owned(), error));
+        let (Some(cert), Some(key)) = (&config.cert, &config.key) else {
+            return Err(Error::NotConfigured);
+        };
+        Ok(Self {
+            cert: read(cert)?,
+            key: read(key)?,
+            client_ca: config.client_ca.as_deref().map(read).transpose()?,
+        })
+    }
+
+    /// The configuration to serve with, and when the certificate expires.
+    fn in_force(&self, callers: Callers) -> Result<Arc<InForce>, Error> {
+        let chain = certificates("tls.cert", &self.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|error| Error::Pem("tls.key", error))?;
+        let expiration = match chain.first() {
+            Some(own) => expiration(own),
+            None => return Err(Error::Pem("tls.cert", pem::Error::NoItemsFound)),
+        }
+        .map_err(Error::Certificate)?;
+        let late = now().saturating_sub(expiration);
+        if late > 0 {
+            return Err(Error::Expired(late));
+        }
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()?;
+        let verifier =
+            self.client_ca.as_ref().map(|ca| verifier(ca, provider, callers)).transpose()?;
+        let mut config = match &verifier {
+            None => builder.with_no_client_auth(),
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
+        }
+        .with_single_cert(chain, key)?;
+        if verifier.is_some() {
+            // A resumed session would keep its certificate without a new verification.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        if callers == Callers::Certified {
+            metrics::certificate_expiration(expiration);
+        }
+        Ok(Arc::new(InForce { server: Arc::new(config), verifier }))
+    }
+}
+
+fn verifier(
+    ca: &[u8],
+    provider: Arc<rustls::crypto::CryptoProvider>,
+    callers: Callers,
+) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("tls.client_ca", ca)? {
+        roots.add(certificate)?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    Ok(match callers {
+        Callers::Certified => builder.build()?,
+        Callers::Anybody => builder.allow_unauthenticated().build()?,
+    })
+}
+
+fn certificates(key: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::Pem(key, error))
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -15,10 +15,12 @@ use tokio_rustls::{TlsConnector, client};
 use super::*;
 use crate::{
     auth::Access,
-    peer::Peer,
     reload::follow,
     routes,
-    server::tests::{Server, open, options},
+    server::{
+        Peer,
+        tests::{Server, open, options},
+    },
 };
 
 fn signed(issuer: &Issuer<'_, KeyPair>, common: &str, names: Vec<SanType>) -> Pair {
@@ -203,7 +205,7 @@ async fn a_connection_ends_with_the_ca_that_it_was_let_in_by() {
 async fn a_connection_ends_with_its_certificate() {
     let setup = Setup::new();
     let (server, _) = setup.serve(&["kube-apiserver"]);
-    let now = u64::try_from(files::now()).unwrap();
+    let now = u64::try_from(super::now()).unwrap();
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let until = epoch + std::time::Duration::from_secs(now + 3);
     let pair = signed_with(&setup.client_ca, |params| {

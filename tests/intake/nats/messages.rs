@@ -189,6 +189,6 @@ async fn the_watermark_follows_the_stream() {
     daemon.caught_up().await;
     let standing = daemon.status.get();
     assert_eq!((standing.cursor, standing.last_sequence), (100, 100));
-    assert!(!standing.is_lagging(quotad::clock::now()) && standing.last_message_time.is_some());
+    assert!(!standing.is_lagging(quotad::now()) && standing.last_message_time.is_some());
     daemon.stop().await;
 }

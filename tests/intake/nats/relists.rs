@@ -77,7 +77,7 @@ async fn a_relist_goes_on_after_a_crash_in_its_middle() {
         daemon.abort().await;
     }
     let daemon = scene.daemon().await;
-    quotad::intake::relist::finish(&daemon.ledger).await.unwrap();
+    quotad::intake::record::finish(&daemon.ledger).await.unwrap();
     daemon.ledger.peek(|state| {
         assert_eq!(state.relist_count(), 0);
         let alive: Vec<_> = (0..40).filter(|n| is_alive(state, *n)).collect();

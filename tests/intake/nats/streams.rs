@@ -18,7 +18,7 @@ async fn a_server_may_be_killed_and_come_back() {
         publish(&scene.server.jetstream().await, widgets(round * 300..(round + 1) * 300)).await;
         scene.server.kill();
         until("the loss is seen", || (!daemon.status.get().connected).then_some(())).await;
-        assert!(daemon.status.get().is_lagging(quotad::clock::now()));
+        assert!(daemon.status.get().is_lagging(quotad::now()));
         scene.server.restart();
     }
     daemon.until("all are consumed", |state| position(state) == 900).await;

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use async_nats::jetstream;
-use quotad::clock::now;
-use serde_json::{Value, json};
-use tempfile::TempDir;
-
 use super::STREAM;
 use crate::support::{nats::Server, quotad::Quotad, until};
+use async_nats::jetstream;
+use quotad::now;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// How long a reservation lasts, and how old a watermark may be, here.
 const TTL: &str = "1s";

@@ -15,8 +15,7 @@ use crate::{
     config::Config,
     kubernetes::{Access, Client},
     line::RelistIds,
-    publisher::Status,
-    queue::{Line, Queue},
+    publisher::{Line, Queue, Status},
     watermarks::Watermarks,
 };
 

@@ -159,7 +159,6 @@ struct List {
 
 impl Machine {
     /// The initial state. Relists get the next ids of `ids`.
-    #[must_use]
     pub const fn new(rules: Rules, ids: RelistIds) -> Self {
         Self {
             rules,
@@ -200,19 +199,16 @@ impl Machine {
     }
 
     /// The time at which a watch is closed for the next relist.
-    #[must_use]
     pub const fn relist_at(&self) -> Duration {
         self.relist_at
     }
 
     /// The maximum number of objects of the next page.
-    #[must_use]
     pub const fn page_limit(&self) -> u32 {
         self.page_limit
     }
 
     /// The version up to which all events have been received; none while that is not certain.
-    #[must_use]
     pub fn shown(&self) -> Option<&str> {
         match &self.phase {
             Phase::Watching(version) if self.whole => Some(version),
@@ -221,7 +217,6 @@ impl Machine {
     }
 
     /// Whether a list is being read.
-    #[must_use]
     pub const fn is_listing(&self) -> bool {
         !matches!(self.phase, Phase::Watching(_))
     }

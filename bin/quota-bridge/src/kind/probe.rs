@@ -15,11 +15,10 @@ use super::{
     warn_of_restore,
 };
 use crate::{
-    clock,
     discovery::Served,
     kubernetes::{Failure, JSON},
     line::Scope,
-    metrics,
+    metrics, watermarks,
 };
 
 /// The time in which the watch may reach the version of the read by itself.
@@ -158,7 +157,7 @@ impl Probe {
         let Some(before) = *self.shown.borrow() else {
             return;
         };
-        let time = clock::now();
+        let time = watermarks::now();
         let Some(version) = self.read().await else {
             return;
         };
@@ -467,7 +466,7 @@ mod tests {
         scene.world.create("pods", "a", "p", json!({}));
         let version = scene.world.revision();
         scene.probe.probe().await;
-        let late = clock::now();
+        let late = watermarks::now();
         assert_eq!(scene.watermark(), None);
         // By now the watch has reached it. Nobody knows how far the server is.
         scene.show.send_replace(Some(version));

@@ -1,10 +1,10 @@
 //! Decodes the objects of an API server, and encodes the lines that are published.
 
-mod bookmark;
-mod kept;
-mod spec;
+#[cfg(test)]
+mod tests;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     hash::{BuildHasher as _, Hash, Hasher as _, RandomState},
 };
@@ -12,24 +12,21 @@ use std::{
 use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, counted_kind},
+    embedded::{plain_value, refuse_embedded},
+    group::manifest::ManifestSpec,
     object::{GroupResource, Metadata, NoContext, Object, short_name},
-    quantity::of_any_length,
+    quantity::{Quantity, of_any_length},
+    quota::{self, extension, manifest::LAST_APPLIED, selector::NAME_LABEL},
     resource::ResourceList,
     uid::Uid,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
-pub(super) use bookmark::bookmark;
-
-use self::{
-    kept::{Annotations, is_setting, is_short, kept, shorten},
-    spec::{Limits, Spec},
-};
 use crate::{
     discovery::Served,
+    kinds::{always, groups, is_possible, namespaces},
     line::{self, Plain},
-    needed::{always, groups, is_possible, namespaces},
 };
 
 /// The parts of a kind's objects that are read and published.
@@ -152,7 +149,6 @@ const NEEDED_METADATA: [&str; 6] =
 
 impl Reader {
     /// A reader for a served kind.
-    #[must_use]
     pub fn new(served: &Served, charging: Charging) -> Self {
         let resource = served.resource.clone();
         let is_known = always().contains(&resource);
@@ -178,13 +174,11 @@ impl Reader {
     }
 
     /// Whether only the metadata of objects are needed.
-    #[must_use]
     pub fn needs_metadata_only(&self) -> bool {
         matches!(self.form, Form::Labelled | Form::Plain | Form::Namespace)
     }
 
     /// Whether a list of this kind contains the reader's objects.
-    #[must_use]
     pub fn is_list(&self, kind: &str) -> bool {
         kind.strip_suffix("List") == Some(&self.kind)
             || (self.needs_metadata_only() && kind == "PartialObjectMetadataList")
@@ -488,5 +482,163 @@ fn one_line(mut json: Vec<u8>) -> Vec<u8> {
     json
 }
 
-#[cfg(test)]
-mod tests;
+// Bookmarks of watches.
+
+/// The content of a bookmark.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::kind) struct Bookmark {
+    /// The resourceVersion up to which all events have been sent.
+    pub(in crate::kind) version: String,
+    /// Whether all initial events have been sent.
+    pub(in crate::kind) ends_list: bool,
+}
+
+/// Parses a bookmark, of which only the metadata are reliable.
+///
+/// # Errors
+/// The JSON is no object with metadata.
+pub(in crate::kind) fn bookmark(json: &str) -> Result<Bookmark, String> {
+    let OnlyMetadata { metadata } = read(json)?;
+    let ends_list = metadata.annotations.initial_events_end.as_deref() == Some("true");
+    Ok(Bookmark { version: metadata.resource_version.as_str().to_owned(), ends_list })
+}
+
+// The labels and annotations that are published: those that the ledger uses, within bounds.
+
+type Annotations = BTreeMap<Name, String>;
+
+/// The maximum length of a published annotation, in bytes, except for settings of the ledger.
+const ANNOTATION_MAX_BYTES: usize = 256;
+
+/// The maximum size of a namespace's labels, in bytes of JSON.
+const LABELS_MAX_BYTES: usize = 800 * 1024;
+
+/// Removes the longest labels of a namespace beyond [`LABELS_MAX_BYTES`], but never the name label that Kubernetes
+/// sets. Returns the number of removed labels. So long labels cannot displace short ones, by which groups select.
+fn shorten(labels: &mut BTreeMap<Name, Name>) -> usize {
+    /// `"":"",`
+    const PUNCTUATION: usize = 6;
+    let before = labels.len();
+    let mut by_length: Vec<Name> = labels.keys().cloned().collect();
+    by_length.sort_by_key(|key| (*key != *NAME_LABEL, key.len() + labels[key].len()));
+    let mut room = LABELS_MAX_BYTES;
+    for key in by_length {
+        room = room.saturating_sub(key.len() + labels[&key].len() + PUNCTUATION);
+        if room == 0 {
+            labels.remove(&key);
+        }
+    }
+    before - labels.len()
+}
+
+/// The annotations that are kept, as JSON.
+fn kept(
+    annotations: &RawValue,
+    is_kept: impl Fn(&str, &str) -> bool,
+) -> Result<Box<RawValue>, String> {
+    let annotations: Option<Annotations> = read(annotations.get())?;
+    let mut annotations = annotations.unwrap_or_default();
+    annotations.retain(|key, value| is_kept(key, value) && is_plain(value));
+    serde_json::value::to_raw_value(&annotations).map_err(|error| error.to_string())
+}
+
+/// Whether an annotation is a setting of the ledger, which may have any length.
+fn is_setting(key: &str) -> bool {
+    key.starts_with(extension::PREFIX)
+}
+
+/// Whether an annotation that is no setting is published.
+fn is_short(key: &str, value: &str) -> bool {
+    value.len() <= ANNOTATION_MAX_BYTES && key != LAST_APPLIED && is_plain(value)
+}
+
+/// Whether a value has no control characters but tabs and line breaks. Others take six times as many bytes in JSON, and
+/// the annotations that an API server accepts would not fit into a message.
+fn is_plain(value: &str) -> bool {
+    !value.contains(|c: char| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r'))
+}
+
+// The spec of a quota or group, as far as the ledger can read it.
+//
+// A definition of a kind may allow any text as an amount. The ledger rejects an object with an amount that is no
+// quantity, or whose text is too long, and a list with a rejected object is not complete: one mistake would hold up the
+// whole kind.
+
+/// Where a spec has its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limits {
+    /// In `hard`: it is that of a quota.
+    OfQuota,
+    /// In `quota.hard`: it is that of a group.
+    OfGroup,
+}
+
+/// A spec that the ledger can read.
+#[derive(Debug, PartialEq, Eq)]
+struct Spec<'a> {
+    /// Its JSON.
+    text: Cow<'a, str>,
+    /// The names that it limits.
+    limited: Vec<Name>,
+    /// The part of the object's spec that is left out, and the reason.
+    lacks: Option<String>,
+}
+
+impl Limits {
+    /// Reads a spec. Limits that are no quantities are left out, and all of it if it cannot be read without them either.
+    /// Texts that are too long for the ledger are shortened.
+    fn read(self, text: &str) -> Spec<'_> {
+        let error = match self.names(text) {
+            Ok(limited) => {
+                return Spec { text: text.into(), limited, lacks: None };
+            }
+            Err(error) => error,
+        };
+        let rest = self.without_odd_amounts(text);
+        let rest = rest.and_then(|(rest, left_out)| Ok((self.names(&rest)?, rest, left_out)));
+        match rest {
+            Ok((limited, rest, left_out)) => Spec {
+                text: rest.into(),
+                limited,
+                lacks: (left_out > 0).then(|| format!("{left_out} of its limits: {error}")),
+            },
+            Err(_) => Spec {
+                text: "{}".into(),
+                limited: Vec::new(),
+                lacks: Some(format!("its limits: {error}")),
+            },
+        }
+    }
+
+    /// The names that a spec limits, as the ledger reads it.
+    fn names(self, text: &str) -> Result<Vec<Name>, String> {
+        refuse_embedded(text.as_bytes()).map_err(|error| error.to_string())?;
+        let hard = match self {
+            Self::OfQuota => read::<quota::Spec>(text)?.hard,
+            Self::OfGroup => read::<ManifestSpec>(text)?.quota.hard,
+        };
+        Ok(hard.names().cloned().collect())
+    }
+
+    /// The spec in canonical quantities, without the limits that are none, and the number of those.
+    fn without_odd_amounts(self, text: &str) -> Result<(String, usize), String> {
+        let mut spec = plain_value(text.as_bytes()).map_err(|error| error.to_string())?;
+        let hard = spec.pointer_mut(match self {
+            Self::OfQuota => "/hard",
+            Self::OfGroup => "/quota/hard",
+        });
+        let mut left_out = 0;
+        if let Some(hard) = hard.and_then(Value::as_object_mut) {
+            let before = hard.len();
+            hard.retain(|_, amount| {
+                let read = of_any_length(|| Quantity::from_json_token(&amount.to_string()));
+                if let Ok(quantity) = &read {
+                    *amount = quantity.exact().to_string().into();
+                }
+                read.is_ok()
+            });
+            left_out = before - hard.len();
+        }
+        Ok((spec.to_string(), left_out))
+    }
+}

@@ -4,27 +4,29 @@
 //! refused: the Lease selects the bridge that tries to publish, the stream decides which one may.
 
 mod stream;
-pub mod verdict;
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 use quota_semantics::{Span, Timestamp};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use stream::{Found, PublishOutcome};
+pub use stream::{Stream, StreamError, Unfit};
 
 use crate::{
     lease::{Held, Mark},
     line, metrics,
-    queue::Line,
     watermarks::Watermarks,
 };
-use stream::{Found, PublishOutcome};
-pub use stream::{Stream, StreamError, Unfit};
-use verdict::{MessageId, Verdict, refused};
 
 /// The maximum number of lines of a message.
 const MESSAGE_LINES: u64 = 500;
@@ -102,19 +104,16 @@ enum Adoption {
 
 impl Status {
     /// The time for which a waiting message could not be published; none if publishing works.
-    #[must_use]
     pub fn failing_for(&self) -> Option<Duration> {
         self.inner.lock().failing_since.map(|since| since.elapsed())
     }
 
     /// Whether the publisher has taken over the subject.
-    #[must_use]
     pub fn took_over(&self) -> bool {
         self.inner.lock().took_over
     }
 
     /// Converts a time of this clock to the clock of the servers. Small differences are not corrected.
-    #[must_use]
     pub fn on_their_clock(&self, time: Timestamp) -> Timestamp {
         let ahead = self.inner.lock().ahead;
         match ahead.abs() > CLOCK_TOLERANCE {
@@ -125,13 +124,11 @@ impl Status {
 
     /// Whether the subject held the objects of another cluster, or of a history that the cluster has lost, when it was
     /// taken over. Their versions are not comparable, so each kind must be listed with a reset.
-    #[must_use]
     pub fn adopts(&self) -> bool {
         self.inner.lock().adoption != Adoption::None
     }
 
     /// The number of lines of the queue that are in the stream.
-    #[must_use]
     pub fn published(&self) -> u64 {
         self.inner.lock().published
     }
@@ -420,7 +417,7 @@ impl Publisher {
         if !is_due {
             return;
         }
-        let now = crate::clock::now();
+        let now = crate::watermarks::now();
         if let Ok(Some(found)) = self.stream.last().await
             && found.last.sequence == self.expected
         {
@@ -453,5 +450,200 @@ impl Waits {
     async fn wait(&mut self) {
         tokio::time::sleep(self.0).await;
         self.0 = (self.0 * 2).min(WAITS.1);
+    }
+}
+
+// The meaning of a refused message. Pure: the last message of the stream goes in, the reaction comes out.
+
+/// Publisher and number of a message: the content of `Nats-Msg-Id`.
+///
+/// Never the uid and version of an object: the server drops ids that it has seen within its duplicate window, and would
+/// drop objects of a relist that were sent shortly before, so that the ledger ends existing objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageId {
+    /// The id of the publisher, for as long as it publishes.
+    pub instance: String,
+    /// The number of the publisher's message, from 1.
+    pub number: u64,
+}
+
+impl MessageId {
+    /// Parses the output of [`fmt::Display`].
+    pub fn parse(text: &str) -> Option<Self> {
+        let (instance, number) = text.rsplit_once('/')?;
+        Some(Self { instance: instance.to_owned(), number: number.parse().ok()? })
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.instance, self.number)
+    }
+}
+
+/// The last message of the subject in the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// The sequence of the message in the stream.
+    pub sequence: u64,
+    /// The id of the message; none: it was not published by a bridge.
+    pub id: Option<MessageId>,
+}
+
+/// The meaning of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The message is in the stream, and its acknowledgement was lost.
+    Stored(u64),
+    /// The expected message is the last one: retry.
+    Again,
+    /// Acknowledged messages are gone: claim the subject again, after this sequence, and list everything.
+    Lost(u64),
+    /// Another publisher is active.
+    Deposed,
+}
+
+/// Judges the refusal of a message that was sent with the expected sequence `expected` (0: no message).
+pub fn refused(id: &MessageId, expected: u64, last: Option<&Last>) -> Verdict {
+    let Some(Last { sequence, id: of }) = last else {
+        return match expected {
+            0 => Verdict::Again,
+            _ => Verdict::Lost(0),
+        };
+    };
+    match of {
+        Some(of) if of == id => Verdict::Stored(*sequence),
+        _ if *sequence == expected => Verdict::Again,
+        Some(of) if of.instance == id.instance => Verdict::Lost(*sequence),
+        _ => Verdict::Deposed,
+    }
+}
+
+// The bounded queue between the tasks of all kinds and the publisher. Readers wait while the queue is full, and the
+// API server may end their watches.
+
+/// The sender of the queue. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    lines: mpsc::Sender<Line>,
+    bytes: Arc<Semaphore>,
+    capacity: u32,
+    /// The number of appended lines.
+    pushed: Arc<AtomicU64>,
+}
+
+/// A queued line.
+#[derive(Debug)]
+pub struct Line {
+    /// The event, without a newline.
+    pub text: Vec<u8>,
+    /// Set for the end of a relist and for watermarks, which are true only if the lines before them are in the stream:
+    /// how often the stream had lost messages before the first of those lines.
+    pub losses: Option<u64>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// The publisher has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the publisher has ended")]
+pub struct Closed;
+
+impl Queue {
+    /// A queue with a capacity in lines and in bytes.
+    pub fn new(lines: usize, bytes: u32) -> (Self, mpsc::Receiver<Line>) {
+        let (sender, receiver) = mpsc::channel(lines);
+        let queue = Self {
+            lines: sender,
+            bytes: Arc::new(Semaphore::new(bytes as usize)),
+            capacity: bytes,
+            pushed: Arc::default(),
+        };
+        (queue, receiver)
+    }
+
+    /// Appends a line. Waits while there is no room.
+    ///
+    /// # Errors
+    /// The publisher has ended.
+    pub async fn push(&self, text: Vec<u8>) -> Result<(), Closed> {
+        self.append(text, None).await
+    }
+
+    /// Appends a line that the publisher drops if the stream has lost messages more than `losses` times by then. Waits
+    /// while there is no room.
+    ///
+    /// # Errors
+    /// The publisher has ended.
+    pub async fn push_unless_lost(&self, text: Vec<u8>, losses: u64) -> Result<(), Closed> {
+        self.append(text, Some(losses)).await
+    }
+
+    async fn append(&self, text: Vec<u8>, losses: Option<u64>) -> Result<(), Closed> {
+        // A line that is longer than the whole queue waits until it is empty.
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let room = self.bytes.clone().acquire_many_owned(length.min(self.capacity));
+        let room = room.await.map_err(|_| Closed)?;
+        let line = Line { text, losses, _room: room };
+        self.lines.send(line).await.map_err(|_| Closed)?;
+        self.pushed.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// The number of appended lines; includes all lines whose [`push`](Self::push) has returned.
+    pub fn pushed(&self) -> u64 {
+        self.pushed.load(Ordering::Acquire)
+    }
+
+    /// The number of queued lines.
+    pub fn len(&self) -> usize {
+        self.lines.max_capacity() - self.lines.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_judged_by_what_the_stream_holds() {
+        let id = |text| MessageId::parse(text).unwrap();
+        let mine = id("me/8");
+        let last = |sequence, text: &str| Last { sequence, id: MessageId::parse(text) };
+        for (expected, held, verdict) in [
+            // The acknowledgement was lost.
+            (20, Some(last(21, "me/8")), Verdict::Stored(21)),
+            // A cluster that temporarily has no leader refuses as well.
+            (20, Some(last(20, "me/7")), Verdict::Again),
+            (0, None, Verdict::Again),
+            // Purged, or deleted and recreated.
+            (20, None, Verdict::Lost(0)),
+            // Restored from a backup.
+            (20, Some(last(12, "me/3")), Verdict::Lost(12)),
+            // Another bridge has taken over, or another program publishes there.
+            (20, Some(last(21, "you/1")), Verdict::Deposed),
+            (20, Some(last(21, "no id")), Verdict::Deposed),
+        ] {
+            assert_eq!(refused(&mine, expected, held.as_ref()), verdict, "{held:?}");
+        }
+        assert_eq!(id("a/b/3").to_string(), "a/b/3");
+        assert_eq!(MessageId::parse("x"), None);
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_makes_readers_wait() {
+        let (queue, mut lines) = Queue::new(2, 10);
+        queue.push(vec![b'a'; 6]).await.unwrap();
+        assert!(queue.push(vec![b'b'; 5]).now_or_never().is_none(), "too many bytes");
+        queue.push(vec![b'c'; 4]).await.unwrap();
+        assert!(queue.push(Vec::new()).now_or_never().is_none(), "too many lines");
+        assert_eq!((queue.len(), queue.pushed()), (2, 2));
+        drop(lines.recv().await);
+        assert!(queue.push(vec![b'd'; 100]).now_or_never().is_none());
+        drop(lines.recv().await);
+        queue.push(vec![b'd'; 100]).await.unwrap();
+        drop(lines);
+        assert_eq!(queue.push(Vec::new()).await, Err(Closed));
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use quota_semantics::Timestamp;
 use serde::Deserialize;
 
-use super::verdict::{Last, MessageId};
+use super::{Last, MessageId};
 use crate::{lease::Mark, line};
 
 /// The maximum size of a message's headers, in bytes.
@@ -118,7 +118,6 @@ pub struct Stream {
 
 impl Stream {
     /// The subject of the stream `name`.
-    #[must_use]
     pub fn new(client: Client, name: &str, subject: &str) -> Self {
         Self {
             jetstream: jetstream::new(client.clone()),
@@ -129,7 +128,6 @@ impl Stream {
     }
 
     /// The subject.
-    #[must_use]
     pub fn subject(&self) -> &str {
         &self.subject
     }

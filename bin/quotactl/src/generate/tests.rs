@@ -21,7 +21,7 @@ fn generate(line: &str) -> Generate {
 
 fn webhook(line: &str) -> Outcome<serde_json::Value> {
     match generate(line) {
-        Generate::Webhook(wanted) => webhook::configuration(&wanted),
+        Generate::Webhook(wanted) => configuration(&wanted),
         other => panic!("{other:?}"),
     }
 }
@@ -140,7 +140,7 @@ fn certificates_are_made_once_and_can_be_used() {
 #[test]
 fn the_bridge_may_see_what_is_counted_and_nothing_else() {
     let bridge = |line: &str| match generate(line) {
-        Generate::Bridge(wanted) => bridge::manifests(&wanted).unwrap()["items"].clone(),
+        Generate::Bridge(wanted) => manifests(&wanted).unwrap()["items"].clone(),
         other => panic!("{other:?}"),
     };
     let items = bridge("bridge --count configmaps,widgets.example.com --charge deployments.apps");
@@ -210,7 +210,7 @@ fn the_api_server_tells_of_creations_of_what_counts() {
         "audit --url https://10.96.0.20:8443/ --server-name quotad.quota-system.svc \
          --client-cert /etc/k/c.crt --client-key /etc/k/c.key --count configmaps,pods --charge deployments.apps",
     );
-    let policy = audit::policy(&wanted);
+    let policy = policy(&wanted);
     assert_eq!(policy["rules"][0]["level"], "Metadata");
     assert_eq!(policy["rules"][0]["verbs"], json!(["create"]));
     assert_eq!(
@@ -222,16 +222,16 @@ fn the_api_server_tells_of_creations_of_what_counts() {
         ])
     );
     assert_eq!(policy["rules"][1], json!({"level": "None"}));
-    let config = audit::kubeconfig(&wanted).unwrap();
+    let config = audit_kubeconfig(&wanted).unwrap();
     let cluster = &config["clusters"][0]["cluster"];
     assert_eq!(cluster["server"], "https://10.96.0.20:8443/audit");
     assert_eq!(cluster["tls-server-name"], "quotad.quota-system.svc");
     assert_eq!(config["users"][0]["user"]["client-key"], "/etc/k/c.key");
     let by_token = audit("audit --url https://h --api-server-token /etc/k/token");
-    let config = audit::kubeconfig(&by_token).unwrap();
+    let config = audit_kubeconfig(&by_token).unwrap();
     assert_eq!(config["users"][0]["user"], json!({"tokenFile": "/etc/k/token"}));
     let plain = audit("audit --url http://h");
-    assert_eq!(audit::kubeconfig(&plain).unwrap_err().exit, Exit::Usage);
+    assert_eq!(audit_kubeconfig(&plain).unwrap_err().exit, Exit::Usage);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn alerts_come_as_a_rule_of_the_operator() {
     let Generate::Alerts(wanted) = generate(line) else {
         panic!("not alerts");
     };
-    let text = monitoring::prometheus_rule(&wanted);
+    let text = prometheus_rule(&wanted);
     let rule: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
     assert_eq!(rule["kind"], "PrometheusRule");
     assert_eq!(rule["metadata"]["namespace"], "obs");
@@ -260,7 +260,7 @@ fn monitors_select_what_the_chart_labels() {
     let Generate::Servicemonitor(wanted) = generate("servicemonitor --target-namespace q") else {
         panic!("not a monitor");
     };
-    let made = monitoring::monitor(&wanted, "ServiceMonitor", "endpoints", "quotad");
+    let made = monitor(&wanted, "ServiceMonitor", "endpoints", "quotad");
     assert_eq!(made["spec"]["namespaceSelector"]["matchNames"], json!(["q"]));
     assert_eq!(made["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"], "quotad");
     assert_eq!(made["spec"]["endpoints"][0]["port"], "metrics");

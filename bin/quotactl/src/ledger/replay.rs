@@ -1,29 +1,48 @@
-//! `ledger replay`: the state, folded from the entries alone.
+//! `ledger replay`, `report`, `suggest` and `simulate`: the state, what was consumed in a period, limits that fit it, and
+//! what other limits would have done, folded from the entries alone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
-use quota_client::wire::{BoundBy, QuotaUsage, ResourceUsage, Room, Total};
+use quota_client::wire::{
+    BoundBy, LimitKind, QuotaUsage, ResourceUsage, Room, Simulation, Suggestions, Total,
+};
 use quota_core::{
+    decide::{GroupBounds, Refusal},
     event::{Cursor, Entry},
+    simulate::{self, Candidates, Subject, Unsimulated},
     state::{self, Head, LimitView, ReservationView, State},
+    suggest::{Denials, Suggesting, Wish},
+    time::{
+        Names, Period,
+        report::{Question, Report, shown},
+    },
 };
 use quota_journal::{Hash, Offline};
-use quota_ledger::replay::{self, Error, Until};
-use quota_semantics::{Name, Timestamp, resource::ResourceList};
+use quota_ledger::{
+    period,
+    replay::{self, Error, Until},
+};
+use quota_semantics::{
+    Name, Span, Timestamp, candidate::CandidateError, group, quota, resource::ResourceList,
+};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::{REPAIR, is_repairable, unfolded, unread};
 use crate::{
+    args::{ReportArgs as Args, Simulate, Suggest},
     failure::{Exit, Failure, Outcome},
     figures::{NamespaceFigures, available, usage_table},
-    output::{Format, Output, note},
-    progress::Progress,
+    output::{Format, Output, Progress, note, to_json},
     reservation::named,
-    table::Table,
+    session::{self, Scope},
+    simulate::{Limits, days, ended, lines, show as show_simulation, show_suggestions},
+    table::{self, Table},
+    usage::show_report,
 };
 
 /// Folds the entries up to `until`, and prints the state.
-pub(super) fn run(ledger: &Offline, output: &Output, until: Option<Until>) -> Outcome {
+pub(super) fn replay(ledger: &Offline, output: &Output, until: Option<Until>) -> Outcome {
     let until = until.unwrap_or(Until::End);
     let mut first = ledger.first_sequence();
     let mut read = Ok(());
@@ -312,4 +331,243 @@ fn pending(reservations: &[Pending]) -> Table {
         ]);
     }
     table
+}
+
+// `ledger report`, `suggest` and `simulate`: what was consumed in a period, limits that fit it, and what other limits
+// would have done, from the entries alone.
+
+/// Reports a period, of one namespace or of all.
+pub(super) fn report(
+    ledger: &Offline,
+    args: &Args,
+    output: &Output,
+    namespace: Option<&str>,
+) -> Outcome {
+    let (from, to) = args.period.resolve(table::now(), None)?;
+    let period = Period { from, to };
+    let mut state = base(ledger, period)?;
+    let first = state.head().sequence.saturating_add(1);
+    let progress = Progress::slowly_over("reporting", first, ledger.last_sequence());
+    let mut batches = ledger.batches(first);
+    let visit = |entry: &Entry| {
+        progress.at(entry.sequence);
+        ControlFlow::Continue(())
+    };
+    let begin = |state: &State| {
+        let question = question(args, period, namespace.map(Name::from));
+        Report::begin(question, Vec::new(), state)
+    };
+    let folded = period::fold(&mut state, &mut batches, period, begin, visit);
+    drop(progress);
+    let (report, ends) = folded.map_err(unfolded)?;
+    let hash = |sequence| match ledger.batches(sequence).next_batch() {
+        Some(batch) => batch.map(|batch| Some(batch.hash.to_string())),
+        None => Ok(None),
+    };
+    let entries = period::entries(ends, hash).map_err(unread)?;
+    let report = shown(period, entries, None, report.finish(&state));
+    show_report(&report, &to_json(&report)?, output)
+}
+
+/// A state from which the period can be folded: that of the newest snapshot before it, or the empty one.
+pub(super) fn base(ledger: &Offline, period: Period) -> Outcome<State> {
+    let first = ledger.first_sequence();
+    let mut since = None;
+    if let Offline::Data(data) = ledger {
+        let reader = data.reader();
+        let (snapshots, _) = reader.snapshots().list().map_err(unread)?;
+        let mut usable =
+            snapshots.iter().filter(|info| info.position.sequence.saturating_add(1) >= first);
+        for info in usable.clone().rev() {
+            let is_before = info.position.time < period.from;
+            if is_before
+                && matches!(reader.snapshots().verify(info), Ok(None))
+                && let Ok(state) = replay::load(reader, info)
+            {
+                return Ok(state);
+            }
+        }
+        since = usable.next().map(|info| info.position.time);
+    }
+    if first <= 1 {
+        return Ok(State::default());
+    }
+    let mut why = format!("the entries before {first} were compacted away");
+    if let Some(since) = since {
+        let since = since.whole_microseconds().plus(Span::from_nanoseconds(1000));
+        why.push_str(&format!("; a period can begin at {since}"));
+    }
+    Err(Failure::general(why).hint("read compacted entries with --archive DIRECTORY"))
+}
+
+fn question(args: &Args, period: Period, namespace: Option<Name>) -> Question {
+    let of_groups = args.group.as_deref().map(Name::from);
+    let resources = args.resource.iter().map(|name| Name::from(&**name));
+    Question {
+        period,
+        by: args.by.clone(),
+        namespaces: Box::new(move |name, _| namespace.as_ref().is_none_or(|only| **only == *name)),
+        member_of: of_groups.clone(),
+        groups: Box::new(move |name| of_groups.as_ref().is_none_or(|only| **only == *name)),
+        resources: (!args.resource.is_empty()).then(|| resources.collect()),
+    }
+}
+
+// `ledger suggest`: limits that fit what was taken in a period, from the entries alone.
+
+/// Suggests limits of one namespace, or of all with their groups.
+pub(super) fn suggest(ledger: &Offline, output: &Output, scope: &Scope, args: &Suggest) -> Outcome {
+    let (from, to) = args.period.resolve(table::now(), Some(days(30)))?;
+    let asked = Period { from, to };
+    let mut state = base(ledger, asked)?;
+    let first = state.head().sequence.saturating_add(1);
+    let progress = Progress::slowly_over("suggesting", first, ledger.last_sequence());
+    let visit = |entry: &Entry| {
+        progress.at(entry.sequence);
+        ControlFlow::Continue(())
+    };
+    let only = scope.filter().map(Name::from);
+    let begin = |state: &State| {
+        let only = only.clone();
+        let namespaces: Names =
+            Box::new(move |name| only.as_ref().is_none_or(|only| **only == *name));
+        Suggesting::begin(state, asked, wish(args), namespaces)
+    };
+    let mut batches = ledger.batches(first);
+    let folded = period::fold(&mut state, &mut batches, asked, begin, visit);
+    drop(progress);
+    let (suggesting, _) = folded.map_err(unfolded)?;
+    let counting = only.as_ref().map(|namespace| state.groups_of(namespace));
+    let is_shown = |group: &Name| counting.as_ref().is_none_or(|counting| counting.contains(group));
+    let items = suggesting.finish(&state, &Denials::new(), is_shown);
+    let json = json!({"from": from, "to": to, "items": items});
+    let suggestions: Suggestions = session::read(&json)?;
+    show_suggestions(output, &suggestions, &json, only.is_none(), |limit| {
+        let manifest = match &limit.namespace {
+            Some(namespace) => quota_manifest(&state, namespace, &limit.name),
+            None => group_manifest(&state, &limit.name),
+        };
+        manifest.ok_or_else(|| Failure::new(Exit::NotFound, format!("{} not found", limit.name)))
+    })
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the command line has it from 0 to 100"
+)]
+fn wish(args: &Suggest) -> Wish {
+    Wish { percentile: (args.percentile * 100.0).round() as u16, headroom: args.headroom }
+}
+
+fn quota_manifest(state: &State, namespace: &str, name: &str) -> Option<Value> {
+    let (record, _) = state.quota_record(namespace, name)?;
+    let mut metadata = metadata(&record.metadata);
+    metadata["name"] = json!(record.name);
+    metadata["namespace"] = json!(record.namespace);
+    Some(json!({
+        "apiVersion": "v1", "kind": quota::manifest::KIND, "metadata": metadata, "spec": record.spec,
+    }))
+}
+
+fn group_manifest(state: &State, name: &str) -> Option<Value> {
+    let (record, _) = state.group_record(name)?;
+    let mut metadata = metadata(&record.metadata);
+    metadata["name"] = json!(record.name);
+    for (key, text) in record.spec.extensions.to_annotations() {
+        // One that says the same in other words is stored.
+        let annotation = &mut metadata["annotations"][&*key];
+        if annotation.is_null() {
+            *annotation = json!(text);
+        }
+    }
+    Some(json!({
+        "apiVersion": group::manifest::API_VERSION, "kind": group::manifest::KIND, "metadata": metadata,
+        "spec": {"selector": record.spec.selector, "quota": record.spec.quota},
+    }))
+}
+
+/// The metadata of a record, as JSON.
+fn metadata(text: &str) -> Value {
+    let metadata = serde_json::from_str(text).ok();
+    metadata.filter(Value::is_object).unwrap_or_else(|| json!({}))
+}
+
+// `ledger simulate`: the simulation of other limits, on a directory.
+
+/// Simulates limits over a period of the ledger.
+pub(super) fn simulate(
+    ledger: &Offline,
+    output: &Output,
+    scope: &Scope,
+    args: &Simulate,
+) -> Outcome {
+    let limits = Limits::load(scope, args)?;
+    let (from, to) = args.period.resolve(table::now(), Some(days(14)))?;
+    // The period is `[from, to)`.
+    let until = |time: Timestamp| Until::Time(time.minus(Span::from_nanoseconds(1)));
+    let mut state = base(ledger, Period { from, to })?;
+    fold(ledger, &mut state, until(from), |_| {})?;
+    let before = state.head().sequence;
+    let mut candidates = Candidates::default();
+    for candidate in limits.candidates.clone() {
+        candidates.add(candidate);
+    }
+    candidates.deleted = limits.delete.iter().map(subject).collect();
+    let bounds = GroupBounds::default();
+    let begun = simulate::Simulation::begin(state, from, candidates, Vec::new(), &bounds);
+    let mut simulation = begun.map_err(|refused| unset(&limits, refused))?;
+    let progress = Progress::slowly_over("simulating", before + 1, ledger.last_sequence());
+    let mut differs = None;
+    let mut batches = ledger.batches(before + 1);
+    let read = replay::entries(&mut batches, before, until(to), |entry| {
+        progress.at(entry.sequence);
+        match simulation.step(entry) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                differs = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    });
+    drop(progress);
+    read.map_err(unfolded)?;
+    let outcome = match differs {
+        None => simulation.finish(to),
+        Some(error) => Err(error.into()),
+    };
+    let outcome = outcome.map_err(|error| {
+        let exit = match error {
+            Unsimulated::NotReproducible(_) => Exit::Conflict,
+            Unsimulated::Unknown(_) => Exit::NotFound,
+        };
+        Failure::new(exit, error.to_string())
+    })?;
+    let json = to_json(&outcome)?;
+    let simulation: Simulation = session::read(&json)?;
+    show_simulation(output, &simulation, &json)?;
+    ended(&simulation, args.fail_on_refusal)
+}
+
+fn subject(name: &quota_client::wire::LimitName) -> Subject {
+    let is_quota = name.kind == LimitKind::ResourceQuota;
+    Subject { namespace: name.namespace.clone().filter(|_| is_quota), name: name.name.clone() }
+}
+
+/// The failure for candidates that cannot be set.
+fn unset(limits: &Limits, refused: Vec<(usize, Refusal)>) -> Failure {
+    let wrong = refused.into_iter().flat_map(|(number, refusal)| {
+        let error = match refusal {
+            Refusal::Invalid(errors) => CandidateError::Invalid(errors),
+            other => CandidateError::Unreadable(other.to_string()),
+        };
+        match limits.document(number) {
+            Some(document) => lines(document, error),
+            None => vec![error.to_string()],
+        }
+    });
+    Failure {
+        figures: Some(wrong.collect::<Vec<_>>().join("\n")),
+        ..Failure::general("the limits are not valid")
+    }
 }

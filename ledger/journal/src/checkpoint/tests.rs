@@ -1,12 +1,7 @@
-use crate::Hash;
 use quota_semantics::Timestamp;
 
-use super::{
-    Checkpoint, Notes,
-    key::{KeyError, PrivateKey, PublicKey},
-    note::{self, NoteError},
-    read_all,
-};
+use super::{Checkpoint, KeyError, NoteError, Notes, PrivateKey, PublicKey, read_all};
+use crate::Hash;
 
 fn key() -> PrivateKey {
     PrivateKey::from_seed("ledger.example.com", [7; 32]).unwrap()
@@ -24,7 +19,7 @@ fn checkpoint(sequence: u64) -> Checkpoint {
 /// Golden: the text of 2026 must be verifiable for ever.
 #[test]
 fn a_note_looks_as_it_always_has() {
-    let note = note::sign(&checkpoint(42), &key());
+    let note = super::sign(&checkpoint(42), &key());
     let public = key().public().to_string();
     assert_eq!(public, "ledger.example.com+21bb86ac+AepKbGPinFIKvvVQexMuxfmVR3auvr57kkIe6mkURtIs");
     assert_eq!(
@@ -33,7 +28,7 @@ fn a_note_looks_as_it_always_has() {
          \u{2014} ledger.example.com IbuGrOuy+LIMsd8lzC4/Omnmrlwcr9KgOE++CBPtTYu2fhpdIx13RmLcV9b4tI/ExkQt3EelV4NmLk86tKFvDx1hMQk=\n"
     );
     let public: PublicKey = public.parse().unwrap();
-    assert_eq!(note::verify(&note, &public), Ok(checkpoint(42)));
+    assert_eq!(super::verify(&note, &public), Ok(checkpoint(42)));
 }
 
 /// The example of <https://c2sp.org/signed-note>, made by other software.
@@ -55,7 +50,7 @@ fn a_key_of_other_software_is_read() {
 
 #[test]
 fn every_changed_byte_of_a_note_is_noticed() {
-    let note = note::sign(&checkpoint(42), &key());
+    let note = super::sign(&checkpoint(42), &key());
     let public = key();
     let public = public.public();
     for at in 0..note.len() {
@@ -65,14 +60,14 @@ fn every_changed_byte_of_a_note_is_noticed() {
             let Ok(text) = String::from_utf8(bytes) else {
                 continue;
             };
-            assert!(note::verify(&text, public).is_err(), "byte {at}, bit {bit}: {text}");
+            assert!(super::verify(&text, public).is_err(), "byte {at}, bit {bit}: {text}");
         }
     }
     let other = PrivateKey::generate("ledger.example.com").unwrap();
-    let error = note::verify(&note, other.public()).unwrap_err();
+    let error = super::verify(&note, other.public()).unwrap_err();
     assert_eq!(error, NoteError::NotSigned("ledger.example.com".into()));
-    let foreign = note::sign(&Checkpoint { origin: "elsewhere".into(), ..checkpoint(1) }, &key());
-    assert!(matches!(note::verify(&foreign, public), Err(NoteError::Origin { .. })));
+    let foreign = super::sign(&Checkpoint { origin: "elsewhere".into(), ..checkpoint(1) }, &key());
+    assert!(matches!(super::verify(&foreign, public), Err(NoteError::Origin { .. })));
 }
 
 #[test]
@@ -93,7 +88,7 @@ fn keys_are_read_as_they_are_written_and_wrong_ones_are_refused() {
 fn what_a_kill_leaves_of_a_note_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("checkpoints");
-    let all: Vec<String> = (1..=3).map(|number| note::sign(&checkpoint(number), &key())).collect();
+    let all: Vec<String> = (1..=3).map(|number| super::sign(&checkpoint(number), &key())).collect();
     let whole = all.iter().map(|note| format!("{note}\n")).collect::<String>().into_bytes();
     let two = all[..2].iter().map(|note| note.len() + 1).sum::<usize>();
     for length in two..=whole.len() {
@@ -113,7 +108,7 @@ fn what_a_kill_leaves_of_a_note_is_removed() {
 fn what_no_kill_leaves_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("checkpoints");
-    let [first, last] = [1, 2].map(|number| note::sign(&checkpoint(number), &key()));
+    let [first, last] = [1, 2].map(|number| super::sign(&checkpoint(number), &key()));
     let whole = format!("{first}\n{last}\n").into_bytes();
     // Damage to the signature's prefix, and to its end; what else may be in a file of that name.
     let signature = whole.len() - last.lines().last().unwrap().len() - 2;
@@ -144,13 +139,13 @@ fn what_no_kill_leaves_is_not_removed() {
 fn what_is_no_note_is_not_passed_over() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("checkpoints");
-    let all: Vec<String> = (1..=3).map(|number| note::sign(&checkpoint(number), &key())).collect();
+    let all: Vec<String> = (1..=3).map(|number| super::sign(&checkpoint(number), &key())).collect();
     let whole = format!("{}\n{}\n{}\n", all[0], all[1], all[2]);
     for at in 0..whole.len() {
         let mut bytes = whole.clone().into_bytes();
         bytes[at] ^= 2;
         std::fs::write(&path, bytes).unwrap();
-        let right = |note: &String| note::verify(note, key().public()).is_ok();
+        let right = |note: &String| super::verify(note, key().public()).is_ok();
         match read_all(&path) {
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidData),
             Ok(stored) => {
@@ -173,10 +168,10 @@ fn the_last_of_many_notes_is_found() {
     let (mut notes, none) = Notes::open(&path, "ledger.example.com").unwrap();
     assert_eq!(none, None);
     for number in 1..=400 {
-        notes.append(&note::sign(&checkpoint(number), &key())).unwrap();
+        notes.append(&super::sign(&checkpoint(number), &key())).unwrap();
     }
-    assert!(std::fs::metadata(&path).unwrap().len() > super::file::TAIL_BYTES);
+    assert!(std::fs::metadata(&path).unwrap().len() > super::TAIL_BYTES);
     let (_, last) = Notes::open(&path, "ledger.example.com").unwrap();
-    assert_eq!(last, Some(note::sign(&checkpoint(400), &key())));
+    assert_eq!(last, Some(super::sign(&checkpoint(400), &key())));
     assert_eq!(read_all(&path).unwrap().notes.len(), 400);
 }

@@ -5,10 +5,10 @@
 //! unsealed database is never the only copy of its entries, and can be discarded and rebuilt. Since sled's files never
 //! shrink, compaction removes whole epochs.
 
-mod block;
-mod manifest;
-mod read;
 mod seal;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::{Path, PathBuf},
@@ -20,14 +20,16 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{
-    Damage, Durable, Error,
-    disk::{Database, Disk, Pair},
-    frame::{self, Parsed},
-    journal::Throttle,
-};
-
 pub use seal::Seal;
+
+use crate::{
+    Damage, Durable, Error, MAX_PAYLOAD_BYTES,
+    codec::{Fields, POSITION_BYTES, Record, open_record, record_bytes},
+    disk::{Database, Disk, Pair},
+    frame::{self, OVERHEAD_BYTES, Parsed},
+    journal::Throttle,
+    reader::Chunk,
+};
 
 /// Directory of the epochs, in the data directory.
 pub(super) const DIRECTORY: &str = "epochs";
@@ -245,8 +247,8 @@ fn blocks(before: &Durable, frames: &[u8], throttle: &Throttle) -> Result<Vec<Pa
             return Err("frames that cannot be read".to_owned());
         };
         let end = block.2.saturating_add(found.bytes.len());
-        if block.2 > block.1 && end.saturating_sub(block.1) > block::BLOCK_BYTES {
-            block::encode(&block.0, &frames[block.1..block.2], &mut pairs);
+        if block.2 > block.1 && end.saturating_sub(block.1) > BLOCK_BYTES {
+            encode(&block.0, &frames[block.1..block.2], &mut pairs);
             throttle.pause();
             block = (position, block.2, block.2);
         }
@@ -254,10 +256,383 @@ fn blocks(before: &Durable, frames: &[u8], throttle: &Throttle) -> Result<Vec<Pa
         block.2 = end;
     }
     if block.2 > block.1 {
-        block::encode(&block.0, &frames[block.1..block.2], &mut pairs);
+        encode(&block.0, &frames[block.1..block.2], &mut pairs);
     }
     Ok(pairs)
 }
 
+// Reading an epoch: blocks of its database, as chunks of frames; and reopening one that was closed cleanly.
+
+/// Pairs read from a database at a time: at most 256 KiB.
+const CHUNK_PAIRS: usize = 64;
+
+/// A chunk with this many bytes of frames takes no further block: compressed frames may grow.
+const CHUNK_BYTES: usize = 1024 * 1024;
+
+impl Epoch {
+    /// Frames from the one that holds `from`, or a few before it. Empty if there are none.
+    pub(crate) fn chunk(&self, disk: &dyn Disk, from: u64) -> Result<Chunk, Error> {
+        self.chunk_in(disk, from, Vec::new())
+    }
+
+    /// As [`Self::chunk`], in memory that is reused.
+    fn chunk_in(&self, disk: &dyn Disk, from: u64, mut memory: Vec<u8>) -> Result<Chunk, Error> {
+        memory.clear();
+        let mut chunk = Chunk::empty(self.before, &self.directory);
+        chunk.bytes = memory;
+        chunk.through = self.sealed.get().copied();
+        self.with(disk, |database| {
+            let filled = self.fill(&mut chunk, database, from);
+            filled.map_err(|error| self.placed(error, from))
+        })?;
+        Ok(chunk)
+    }
+
+    fn fill(&self, chunk: &mut Chunk, database: &dyn Database, from: u64) -> Result<(), Error> {
+        let place = |why| {
+            let position = Durable { sequence: from.saturating_sub(1), ..self.before };
+            self.damaged(&position, why)
+        };
+        let Some(found) = database.key_at_or_below(&key(from, u32::MAX))? else {
+            return match self.sealed.get() {
+                Some(_) => Err(place("the database has lost it".to_owned())),
+                None => Ok(()),
+            };
+        };
+        let Some((first, _)) = parse_key(&found) else {
+            return Err(place("a key that is none".to_owned()));
+        };
+        let key = key(first, 0);
+        let mut pairs = filled(database, &key, CHUNK_PAIRS)?;
+        if pairs.is_empty() {
+            return Err(place("a block that has no value".to_owned()));
+        }
+        let mut blocks = Vec::new();
+        let mut at = 0;
+        let mut length = 0usize;
+        while let Some((_, value)) = pairs.get(at) {
+            let header = parse_header(value).map_err(place)?;
+            let end = at.saturating_add(header.pieces);
+            if at > 0 && (end > pairs.len() || length >= CHUNK_BYTES) {
+                break;
+            }
+            if end > pairs.len() {
+                pairs = filled(database, &key, header.pieces)?;
+                if pairs.len() < header.pieces {
+                    return Err(place("a block whose end is missing".to_owned()));
+                }
+            }
+            if at == 0 {
+                chunk.before = header.before;
+            }
+            length = length.saturating_add(header.length);
+            blocks.push((header, at..end));
+            at = end;
+        }
+        // At once: stepwise growth would fragment the memory.
+        chunk.bytes.reserve_exact(length);
+        for (header, pieces) in blocks {
+            let pieces = pairs.get(pieces).unwrap_or_default();
+            decode(&header, pieces, &mut chunk.bytes).map_err(place)?;
+        }
+        Ok(())
+    }
+}
+
+/// Pairs from a key on, up to the first without a value: that one is being inserted, behind every requested position.
+fn filled(database: &dyn Database, key: &[u8], limit: usize) -> Result<Vec<Pair>, Error> {
+    let mut pairs = database.range(key, limit)?;
+    let end = pairs.iter().position(|(_, value)| value.is_empty());
+    pairs.truncate(end.unwrap_or(pairs.len()));
+    Ok(pairs)
+}
+
+impl Epoch {
+    /// Reads everything in the database and checks it against the chain. `visit` is called for each frame.
+    pub(crate) fn verify(
+        &self,
+        disk: &dyn Disk,
+        mut visit: impl FnMut(&frame::Frame<'_>),
+    ) -> Result<Durable, Error> {
+        let mut position = self.before;
+        let mut memory = Vec::new();
+        loop {
+            let next = position.sequence.saturating_add(1);
+            let chunk = self.chunk_in(disk, next, memory)?;
+            if chunk.before != position || chunk.bytes.is_empty() {
+                return self.ends_at(disk, position);
+            }
+            let mut rest = chunk.bytes.as_slice();
+            while !rest.is_empty() {
+                let found = match frame::parse(rest) {
+                    Parsed::Complete(found) => found,
+                    other => return Err(self.damaged(&position, format!("{other:?}"))),
+                };
+                position = found.follow(&position).map_err(|why| self.damaged(&position, why))?;
+                visit(&found);
+                rest = &rest[found.bytes.len()..];
+            }
+            memory = chunk.bytes;
+        }
+    }
+
+    /// Fails if the database holds any entry behind the end.
+    fn ends_at(&self, disk: &dyn Disk, position: Durable) -> Result<Durable, Error> {
+        let last = self.with(disk, |database| database.key_at_or_below(&[u8::MAX; 12]))?;
+        let first = last.and_then(|key| parse_key(&key));
+        match first {
+            Some((first, _)) if first > position.sequence || position == self.before => {
+                let why = format!("it holds sequence {first}, which does not follow");
+                Err(self.damaged(&position, why))
+            }
+            _ => Ok(position),
+        }
+    }
+
+    /// Reads everything in the database and compares it with the seal.
+    pub(crate) fn check(
+        &self,
+        disk: &dyn Disk,
+        seal: &Seal,
+        visit: impl FnMut(&frame::Frame<'_>),
+    ) -> Result<(), Error> {
+        let found = self.verify(disk, visit)?;
+        if found == seal.last {
+            return Ok(());
+        }
+        let why = format!(
+            "it ends at sequence {}, but was sealed at {}",
+            found.sequence, seal.last.sequence
+        );
+        Err(self.damaged(&found, why))
+    }
+}
+
+/// The note in the directory of an unsealed epoch whose database was closed cleanly: its last position.
+const CLOSED: &str = "CLOSED";
+
+const CLOSED_MAGIC: [u8; 3] = *b"QLC";
+
+impl Epoch {
+    /// Closes the database cleanly, so that it can be reused.
+    pub(crate) fn close_at(&self, disk: &dyn Disk, flushed: &Durable) -> Result<(), Error> {
+        if flushed.sequence == self.before.sequence {
+            return Ok(());
+        }
+        self.sync(disk)?;
+        self.try_close()?;
+        let record = Record::new(CLOSED_MAGIC).position(flushed).finish();
+        disk.replace(&self.directory.join(CLOSED), &record)
+    }
+
+    /// The position up to which the database was filled when it was closed; none if it was not closed cleanly, or is
+    /// damaged. The note is removed, since the database changes from now on.
+    pub(crate) fn reopen(&self, disk: &dyn Disk) -> Result<Option<Durable>, Error> {
+        let path = self.directory.join(CLOSED);
+        let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES))? else {
+            return Ok(None);
+        };
+        disk.remove_file(&path)?;
+        disk.sync_directory(&self.directory)?;
+        let noted = closed_at(&bytes);
+        let verified = self.verify(disk, |_| {});
+        // An open database takes more memory than its checked content; the next flush opens it again.
+        self.close();
+        match verified {
+            Ok(found) => Ok(noted.filter(|noted| *noted == found)),
+            Err(Error::Damaged(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Positions of the write-ahead log that an unsealed epoch proves: its end when its database was closed, and the
+    /// end of the frames in it. They may be behind the log, but never differ from it.
+    pub(crate) fn witnessed(&self, disk: &dyn Disk) -> Result<Vec<Durable>, Error> {
+        let noted = disk.read(&self.directory.join(CLOSED), record_bytes(POSITION_BYTES))?;
+        let mut witnessed = Vec::from_iter(noted.and_then(|bytes| closed_at(&bytes)));
+        let mut last = None;
+        let verified = self.verify(disk, |frame| last = Some(frame.end()));
+        self.close();
+        match verified {
+            // The database of a killed process may be unusable; the valid frames in it were durable in the log.
+            Ok(_) | Err(Error::Damaged(_)) => witnessed.extend(last),
+            Err(error) => return Err(error),
+        }
+        Ok(witnessed)
+    }
+}
+
+/// The position in the note of a clean close.
+fn closed_at(bytes: &[u8]) -> Option<Durable> {
+    open_record(CLOSED_MAGIC, bytes).ok()?.position()
+}
+
+// Blocks: whole frames, verbatim, as values of sled.
+//
+// The key is the first sequence and a piece number, both big-endian, so that keys are in order. A value never has more
+// than 4 KiB: sled writes up to 17 values as one, and puts values above 128 KiB into files of their own, which it
+// never syncs. The first piece begins with a header: version 1, codec (0 none, 1 lz4), length before compression u32,
+// number of pieces u32, position of the chain before the block.
+
+/// Most bytes of one value.
+const VALUE_BYTES: usize = 4 * 1024;
+
+/// Frames are gathered into blocks of about this many bytes before compression; only a single larger frame makes a
+/// larger block. This is the window of lz4: the end of a reservation repeats the names of its beginning.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+const HEADER_BYTES: usize = 2 + 4 + 4 + POSITION_BYTES;
+const VERSION: u8 = 1;
+const RAW: u8 = 0;
+const LZ4: u8 = 1;
+
+/// The key of a piece.
+fn key(first_sequence: u64, piece: u32) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&first_sequence.to_be_bytes());
+    key[8..].copy_from_slice(&piece.to_be_bytes());
+    key
+}
+
+/// The first sequence and the piece number of a key.
+fn parse_key(key: &[u8]) -> Option<(u64, u32)> {
+    let (first, piece) = key.split_first_chunk::<8>()?;
+    let piece: [u8; 4] = piece.try_into().ok()?;
+    Some((u64::from_be_bytes(*first), u32::from_be_bytes(piece)))
+}
+
+/// Appends the pairs of a block of these frames, which continue `before`.
+fn encode(before: &Durable, frames: &[u8], pairs: &mut Vec<Pair>) {
+    let packed = lz4_flex::block::compress(frames);
+    let (codec, stored) =
+        if packed.len() < frames.len() { (LZ4, packed.as_slice()) } else { (RAW, frames) };
+    let pieces = stored.len().saturating_add(HEADER_BYTES).div_ceil(VALUE_BYTES);
+    let mut value = Vec::with_capacity(VALUE_BYTES.min(HEADER_BYTES + stored.len()));
+    value.extend_from_slice(&[VERSION, codec]);
+    value.extend_from_slice(&u32::try_from(frames.len()).unwrap_or(u32::MAX).to_le_bytes());
+    value.extend_from_slice(&u32::try_from(pieces).unwrap_or(u32::MAX).to_le_bytes());
+    value.extend_from_slice(&before.sequence.to_le_bytes());
+    value.extend_from_slice(before.hash.as_bytes());
+    value.extend_from_slice(&before.time.nanoseconds().to_le_bytes());
+    let first = before.sequence.saturating_add(1);
+    let mut rest = stored;
+    for piece in 0.. {
+        let taken = rest.len().min(VALUE_BYTES.saturating_sub(value.len()));
+        value.extend_from_slice(&rest[..taken]);
+        rest = &rest[taken..];
+        pairs.push((key(first, piece).to_vec(), std::mem::take(&mut value)));
+        if rest.is_empty() {
+            return;
+        }
+    }
+}
+
+/// A block's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    before: Durable,
+    pieces: usize,
+    codec: u8,
+    /// The length of its frames in bytes.
+    length: usize,
+}
+
+/// The header in the first piece of a block.
+fn parse_header(value: &[u8]) -> Result<Header, String> {
+    let mut fields = Fields::new(value);
+    let (Some(version), Some(codec), Some(length), Some(pieces), Some(before)) =
+        (fields.u8(), fields.u8(), fields.u32(), fields.u32(), fields.position())
+    else {
+        return Err("a block without its header".to_owned());
+    };
+    if version != VERSION || codec > LZ4 {
+        return Err(format!("a block of unknown version {version}, codec {codec}"));
+    }
+    let length = length as usize;
+    if length > MAX_PAYLOAD_BYTES + OVERHEAD_BYTES || pieces == 0 {
+        return Err("a block of an impossible length".to_owned());
+    }
+    Ok(Header { before, pieces: pieces as usize, codec, length })
+}
+
+/// Appends the frames of a block, all of whose values are given, to `frames`.
+fn decode(header: &Header, values: &[Pair], frames: &mut Vec<u8>) -> Result<(), String> {
+    let first = header.before.sequence.saturating_add(1);
+    let bytes = values.iter().map(|(_, value)| value.len()).sum();
+    let mut stored = Vec::with_capacity(bytes);
+    for (number, (found, value)) in (0u32..).zip(values) {
+        if parse_key(found) != Some((first, number)) {
+            return Err(format!("piece {number} of the block at {first} is missing"));
+        }
+        let skip = if number == 0 { HEADER_BYTES } else { 0 };
+        stored.extend_from_slice(value.get(skip..).unwrap_or_default());
+    }
+    if header.codec == RAW {
+        if stored.len() != header.length {
+            return Err("a block that has not its length".to_owned());
+        }
+        frames.extend_from_slice(&stored);
+        return Ok(());
+    }
+    let start = frames.len();
+    frames.resize(start.saturating_add(header.length), 0);
+    match lz4_flex::block::decompress_into(&stored, &mut frames[start..]) {
+        Ok(length) if length == header.length => Ok(()),
+        _ => Err("a block that cannot be decompressed".to_owned()),
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod block_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Hash, golden};
+    use quota_semantics::Timestamp;
+
+    fn before(sequence: u64) -> Durable {
+        Durable {
+            sequence,
+            hash: Hash::from(blake3::hash(b"before")),
+            time: Timestamp::from_nanoseconds(5),
+        }
+    }
+
+    #[test]
+    fn version_1_has_these_bytes() {
+        let mut pairs = Vec::new();
+        encode(&before(7), b"incompressible", &mut pairs);
+        encode(&before(8), &[7; 100], &mut pairs);
+        let bytes: Vec<u8> = pairs.into_iter().flat_map(|(k, v)| [k, v].concat()).collect();
+        golden::check("blocks", &bytes);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_read_back(length in 1usize..40_000, random in any::<bool>()) {
+            let mut state = 1u32;
+            let frames: Vec<u8> = (0..length).map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                if random { (state >> 24) as u8 } else { 3 }
+            }).collect();
+            let mut pairs = Vec::new();
+            encode(&before(7), &frames, &mut pairs);
+            prop_assert!(pairs.iter().all(|(_, value)| value.len() <= VALUE_BYTES));
+            let header = parse_header(&pairs[0].1).unwrap();
+            prop_assert_eq!((header.pieces, header.before), (pairs.len(), before(7)));
+            let mut read = Vec::new();
+            decode(&header, &pairs, &mut read).unwrap();
+            prop_assert!(read == frames);
+            pairs.pop();
+            prop_assert!(decode(&header, &pairs, &mut read).is_err());
+        }
+
+        #[test]
+        fn arbitrary_values_never_panic(value in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(header) = parse_header(&value) {
+                let pairs = [(key(header.before.sequence.wrapping_add(1), 0).to_vec(), value)];
+                let _ = decode(&header, &pairs, &mut Vec::new());
+            }
+        }
+    }
+}

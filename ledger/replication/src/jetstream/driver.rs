@@ -1,20 +1,20 @@
 //! The task that drives one member of the cluster: it carries out the actions of the state machine.
 
-use crate::protocol::{
-    Action, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role, Settings,
-    Stop, Stored,
-};
+use std::{mem, sync::Arc, time::Duration};
+
 use async_nats::Client;
 use quota_journal::{Batch, Durable, StoredBatch};
 use quota_semantics::Timestamp;
-use std::{mem, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::jetstream::{
+use super::{
     Clock, Log, Names, Offset, PositionFile, WallClock,
-    confirmations::Confirmations,
     log::{LogMessage, ServerMessage, ServerMessages},
     stored_position::StoredPosition,
+};
+use crate::protocol::{
+    Action, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role, Settings,
+    Stop, Stored,
 };
 
 /// Without progress for this time another server is tried. A lost leader is replaced earlier: a candidate must not
@@ -485,5 +485,68 @@ fn status(member: &Member, noted: u64, ahead_since: Option<Millis>) -> Status {
         ahead_since,
         in_flight_since: member.in_flight_since(),
         counts: member.counts(),
+    }
+}
+
+// The callers that wait until no other member can lead.
+
+/// With fewer callers, those that have given up stay until the others are answered.
+const FEW: usize = 64;
+
+/// The callers that wait for a lease. While none can be had, callers come and give up, for any time: those that have given
+/// up are removed whenever the number of callers has doubled since.
+#[derive(Debug, Default)]
+pub(crate) struct Confirmations {
+    callers: Vec<oneshot::Sender<()>>,
+    /// How many callers remained when those that had given up were last removed.
+    remained: usize,
+}
+
+impl Confirmations {
+    pub(crate) fn add(&mut self, caller: oneshot::Sender<()>) {
+        if self.callers.len() >= 2 * self.remained.max(FEW) {
+            self.callers.retain(|caller| !caller.is_closed());
+            self.remained = self.callers.len();
+        }
+        self.callers.push(caller);
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.callers.is_empty()
+    }
+
+    /// Answers all callers.
+    pub(crate) fn confirm(&mut self) {
+        for caller in mem::take(self).callers {
+            let _ = caller.send(());
+        }
+    }
+
+    /// Drops all callers, which they notice: there will be no lease.
+    pub(crate) fn give_up(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_given_up_is_not_kept() {
+        let mut confirmations = Confirmations::default();
+        let mut waiting = Vec::new();
+        for number in 0..100 * FEW {
+            let (caller, answer) = oneshot::channel();
+            confirmations.add(caller);
+            if number % 100 == 0 {
+                waiting.push(answer);
+            }
+            let kept = confirmations.callers.len();
+            assert!(kept <= 2 * waiting.len().max(FEW), "{kept}");
+        }
+        confirmations.confirm();
+        assert!(confirmations.is_empty());
+        assert!(waiting.iter_mut().all(|answer| answer.try_recv().is_ok()));
     }
 }

@@ -5,19 +5,14 @@
 //! task that drives one member ([`Driver`]), and the journal of a leader ([`ReplicatedJournal`]).
 
 mod clock;
-mod confirmations;
 mod driver;
-mod journal;
 mod log;
-mod position_file;
 pub mod servers;
 mod stored_position;
 pub mod stream;
-pub mod tail;
 
 pub use clock::{Clock, Offset, WallClock, since_boot, wall};
 pub use driver::{ApplyError, Driver, Ended, Handle, Host, Status};
-pub use journal::{BATCH_BYTES, PAYLOAD_MAX, ReplicatedJournal};
-pub use log::Log;
-pub use position_file::{PositionFile, PositionFileError};
+pub use log::{BATCH_BYTES, Log, PAYLOAD_MAX, ReplicatedJournal};
+pub use stored_position::{PositionFile, PositionFileError};
 pub use stream::Names;

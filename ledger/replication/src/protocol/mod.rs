@@ -8,14 +8,10 @@
 //! Pure: [`Member`] is a state machine that takes the time, replies and messages, and returns actions. The daemon
 //! carries them out.
 
-mod append;
-mod identity;
 mod member;
 mod message;
 mod verify;
 
-pub use append::Reply;
-pub use identity::{Identity, LedgerId, NodeName, ParseError};
-pub use member::{Action, Counts, Member, Role, Settings, Stored};
-pub use message::{DecodeError, Kind, Message};
+pub use member::{Action, Counts, Member, Reply, Role, Settings, Stored};
+pub use message::{DecodeError, Identity, Kind, LedgerId, Message, NodeName, ParseError};
 pub use verify::{Leader, Millis, PendingPosition, Position, Stop};

@@ -2,7 +2,7 @@ mod quotas;
 
 use quota_semantics::object::Footprint;
 
-use super::{bookmark::Bookmark, *};
+use super::{Bookmark, *};
 
 fn reader(group: &str, resource: &str, kind: &str) -> Reader {
     reader_by(group, resource, kind, Charging::default())

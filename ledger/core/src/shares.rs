@@ -90,11 +90,16 @@ impl<K: Copy + Ord> Shares<K> {
 }
 
 /// A share: its length, and which of its items goes first.
-trait Share<K>: Default {
+trait Share<K: Copy>: Default {
     fn bytes(&self) -> usize;
 
     /// None: it is empty.
     fn first_to_go(&self) -> Option<K>;
+
+    /// Its place among others, unless it is empty. No two have the same one, since no two have the same item.
+    fn rank(&self) -> Option<(usize, Reverse<K>)> {
+        Some((self.bytes(), Reverse(self.first_to_go()?)))
+    }
 }
 
 impl<K: Copy + Ord> Share<K> for Items<K> {
@@ -112,7 +117,7 @@ impl<K: Copy + Ord> Share<K> for Items<K> {
 #[derive(Clone, Debug)]
 struct Ranked<K, S> {
     shares: HashMap<Name, S>,
-    ranks: BTreeSet<(usize, Reverse<K>, Name)>,
+    ranks: BTreeSet<(usize, Reverse<K>)>,
     bytes: usize,
 }
 
@@ -126,18 +131,17 @@ impl<K: Copy + Ord, S: Share<K>> Ranked<K, S> {
     /// Changes a share, which is kept as long as it has items.
     fn change<R>(&mut self, name: &Name, change: impl FnOnce(&mut S) -> R) -> R {
         let share = self.shares.entry_ref(name).or_default();
-        let rank = |share: &S, name: Name| {
-            let first = share.first_to_go()?;
-            Some((share.bytes(), Reverse(first), name))
-        };
-        let before = rank(share, name.clone()).and_then(|rank| self.ranks.take(&rank));
+        let before = share.rank();
         self.bytes -= share.bytes();
         let result = change(share);
         self.bytes += share.bytes();
-        let name = before.map_or_else(|| name.clone(), |(_, _, name)| name);
-        match rank(share, name.clone()) {
-            Some(rank) => drop(self.ranks.insert(rank)),
-            None => drop(self.shares.remove(&name)),
+        let after = share.rank();
+        if let Some(before) = before {
+            self.ranks.remove(&before);
+        }
+        match after {
+            Some(after) => drop(self.ranks.insert(after)),
+            None => drop(self.shares.remove(name)),
         }
         result
     }
@@ -149,7 +153,7 @@ impl<K: Copy + Ord, S: Share<K>> Share<K> for Ranked<K, S> {
     }
 
     fn first_to_go(&self) -> Option<K> {
-        let (_, Reverse(first), _) = self.ranks.last()?;
+        let (_, Reverse(first)) = self.ranks.last()?;
         Some(*first)
     }
 }

@@ -13,6 +13,12 @@ use quota_semantics::{
     uid::Uid,
 };
 
+/// The fixed part of every name.
+const PER_NAME: usize = 16;
+
+/// The fixed part of every amount.
+const AMOUNT: usize = PER_NAME + size_of::<Quantity>();
+
 /// The fixed part of every entry.
 pub const ENTRY: usize = 256;
 
@@ -122,8 +128,13 @@ fn of_reserved(footprint: &Footprint) -> usize {
 /// bounds on their number also bound their memory.
 #[must_use]
 pub(crate) fn count_of_reserved(footprint: &Footprint) -> usize {
+    count_of(of_reserved(footprint))
+}
+
+/// The same for one of this size.
+pub(crate) const fn count_of(size: usize) -> usize {
     const BYTES_OF_ONE: usize = 4 * 1024;
-    of_reserved(footprint).div_ceil(BYTES_OF_ONE)
+    size.div_ceil(BYTES_OF_ONE)
 }
 
 /// The specification of a quota.
@@ -155,9 +166,14 @@ pub fn of_footprint(footprint: &Footprint) -> usize {
 #[must_use]
 pub fn of_names_in(footprint: &Footprint) -> usize {
     let Footprint { resources, traits, labels, payer: _ } = footprint;
-    let replica = replica(traits).into_iter().flat_map(ResourceList::names);
-    let names = resources.names().chain(replica).chain(classes(traits));
-    names.chain(labels.values()).map(|name| name.len()).sum()
+    lengths(resources.names())
+        + replica(traits).map_or(0, |replica| lengths(replica.names()))
+        + lengths(classes(traits))
+        + lengths(labels.values())
+}
+
+fn lengths<'a>(names: impl IntoIterator<Item = &'a Name>) -> usize {
+    names.into_iter().map(|name| name.len()).sum()
 }
 
 /// The amounts of one pod of a charged workload.
@@ -187,18 +203,17 @@ pub fn of_uid(uid: &Uid) -> usize {
 }
 
 fn of_amounts(amounts: &ResourceList) -> usize {
-    let amounts = amounts.iter();
-    amounts.map(|(name, amount)| of_amount(name, amount)).sum()
+    let varying = amounts.iter().map(|(name, amount)| name.len() + amount.extra_bytes());
+    amounts.len() * AMOUNT + varying.sum::<usize>()
 }
 
 /// An amount of a resource.
 #[must_use]
 pub fn of_amount(name: &Name, amount: &Quantity) -> usize {
-    of_names([name]) + size_of::<Quantity>() + amount.extra_bytes()
+    AMOUNT + name.len() + amount.extra_bytes()
 }
 
 fn of_names<'a>(names: impl IntoIterator<Item = &'a Name>) -> usize {
-    const PER_NAME: usize = 16;
     names.into_iter().map(|name| PER_NAME + name.len()).sum()
 }
 

@@ -37,6 +37,15 @@ impl Name {
             Text::Other(text) => text,
         }
     }
+
+    /// Feeds what equal names have in common to a hasher: far less than the text, which tables that are searched by text
+    /// hash.
+    pub(crate) fn hash_form<H: Hasher>(&self, state: &mut H) {
+        match &self.0 {
+            Text::Known(known) => known.hash(state),
+            Text::Other(text) => text.hash(state),
+        }
+    }
 }
 
 impl Default for Name {

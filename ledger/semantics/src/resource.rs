@@ -1,6 +1,11 @@
 //! Resource lists: amounts by resource name.
 
-use std::{borrow::Borrow, cmp::Ordering, fmt};
+use std::{
+    borrow::Borrow,
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 use schemars::JsonSchema;
 use serde::{
@@ -31,7 +36,7 @@ const FEW: usize = 4;
 ///
 /// A name with a zero quantity differs from an absent name: only a present name counts as mentioned. Two lists are
 /// equal if they have the same names with equal numbers.
-#[derive(Clone, Default, PartialEq, Eq, Hash, JsonSchema)]
+#[derive(Clone, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(with = "std::collections::BTreeMap<Name, Quantity>")]
 pub struct ResourceList(Vec<(Name, Quantity)>);
 
@@ -71,6 +76,7 @@ impl ResourceList {
     }
 
     /// The names that are in `other` too, sorted, with both quantities. Faster than a search for each of them.
+    #[inline]
     pub fn common<'a>(
         &'a self,
         other: &'a Self,
@@ -82,43 +88,18 @@ impl ResourceList {
     }
 
     /// The places of the names that are in `other` too: those in this list, and those in `other`.
-    pub fn common_places<'a>(
-        &'a self,
-        other: &'a Self,
-    ) -> impl Iterator<Item = (usize, usize)> + 'a {
+    #[inline]
+    pub fn common_places<'a>(&'a self, other: &'a Self) -> CommonPlaces<'a> {
         let is_short = self.len() <= other.len();
         let (short, long) = if is_short { (self, other) } else { (other, self) };
-        let is_linear = long.len() <= SHORT;
-        let is_sparse = short.len().saturating_mul(SPARSE) < long.len();
-        let mut from = 0;
-        let common = short.names().enumerate().filter_map(move |(at, name)| {
-            if is_linear {
-                let found = long.0[from..].iter().position(|(other, _)| other == name)?;
-                from += found + 1;
-                return Some((at, from - 1));
-            }
-            if is_sparse {
-                from += long.0[from..].partition_point(|(other, _)| *other < *name);
-            }
-            while let Some((other, _)) = long.0.get(from) {
-                match other.cmp(name) {
-                    Ordering::Less => from += 1,
-                    Ordering::Equal => return Some((at, from)),
-                    Ordering::Greater => return None,
-                }
-            }
-            None
-        });
-        common.map(move |(short, long)| match is_short {
-            true => (short, long),
-            false => (long, short),
-        })
+        CommonPlaces { short: &short.0, long: &long.0, is_short, at: 0, from: 0 }
     }
 
     /// The name and the quantity at a place of the list; see [`Self::common_places`].
     ///
     /// # Panics
     /// If the list has fewer names.
+    #[inline]
     pub fn entry(&self, place: usize) -> (&Name, &Quantity) {
         let (name, quantity) = &self.0[place];
         (name, quantity)
@@ -201,23 +182,18 @@ impl ResourceList {
         // Insertions into a short list move few amounts.
         let is_short = self.len().max(other.len()) <= SHORT;
         let mut at = 0;
-        for (name, theirs) in &other.0 {
-            let mut order = Ordering::Greater;
+        'names: for (name, theirs) in &other.0 {
             while let Some((mine, quantity)) = self.0.get_mut(at) {
-                order = Name::cmp(mine, name);
-                if order == Ordering::Equal {
+                // Mostly both have the same names, and equality is quicker to see than order.
+                if *mine == *name {
                     both(quantity, theirs);
+                    at += 1;
+                    continue 'names;
                 }
-                if order == Ordering::Greater {
+                if *mine > *name {
                     break;
                 }
                 at += 1;
-                if order == Ordering::Equal {
-                    break;
-                }
-            }
-            if order == Ordering::Equal {
-                continue;
             }
             let entry = (name.clone(), missing(theirs));
             if is_short {
@@ -261,6 +237,9 @@ impl ResourceList {
 
     /// Removes those of these names whose quantity is zero.
     pub fn drop_zeros_of(&mut self, names: &Self) {
+        if names.is_empty() {
+            return;
+        }
         // Mostly none is, and names take longer to compare than amounts.
         let mut all = self.0.iter();
         let may_have_zero = self.len() > SHORT || all.any(|(_, quantity)| quantity.is_zero());
@@ -300,6 +279,11 @@ impl ResourceList {
     /// The part of the list whose names pass.
     pub fn mask(&self, passes: impl Fn(&str) -> bool) -> Self {
         Self(self.0.iter().filter(|(name, _)| passes(name)).cloned().collect())
+    }
+
+    /// Whether an amount is zero.
+    pub fn has_zeros(&self) -> bool {
+        self.0.iter().any(|(_, quantity)| quantity.is_zero())
     }
 
     /// The part of the list that is not zero.
@@ -343,6 +327,60 @@ impl ResourceList {
     }
 }
 
+/// See [`ResourceList::common_places`].
+pub struct CommonPlaces<'a> {
+    short: &'a [(Name, Quantity)],
+    long: &'a [(Name, Quantity)],
+    /// Whether the short list is the one whose places come first.
+    is_short: bool,
+    /// What is left of both lists begins here.
+    at: usize,
+    from: usize,
+}
+
+impl CommonPlaces<'_> {
+    /// The place of a name in the rest of the long list.
+    #[inline]
+    fn find(&mut self, name: &Name) -> Option<usize> {
+        if self.long.len() <= SHORT {
+            let found = self.long[self.from..].iter().position(|(other, _)| other == name)?;
+            return Some(self.from + found);
+        }
+        self.find_in_long(name)
+    }
+
+    fn find_in_long(&mut self, name: &Name) -> Option<usize> {
+        if self.short.len().saturating_mul(SPARSE) < self.long.len() {
+            self.from += self.long[self.from..].partition_point(|(other, _)| *other < *name);
+        }
+        while let Some((other, _)) = self.long.get(self.from) {
+            match other.cmp(name) {
+                Ordering::Less => self.from += 1,
+                Ordering::Equal => return Some(self.from),
+                Ordering::Greater => return None,
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for CommonPlaces<'_> {
+    type Item = (usize, usize);
+
+    #[inline]
+    fn next(&mut self) -> Option<(usize, usize)> {
+        while let Some((name, _)) = self.short.get(self.at) {
+            let short = self.at;
+            self.at += 1;
+            if let Some(long) = self.find(name) {
+                self.from = long + 1;
+                return Some(if self.is_short { (short, long) } else { (long, short) });
+            }
+        }
+        None
+    }
+}
+
 /// The number of entries before a name, at the beginning of a sorted list: found in few steps if they are few.
 fn count_before(entries: &[(Name, Quantity)], name: &Name) -> usize {
     let mut most = 1;
@@ -351,6 +389,16 @@ fn count_before(entries: &[(Name, Quantity)], name: &Name) -> usize {
     }
     let near = &entries[..most.min(entries.len())];
     near.partition_point(|(other, _)| other < name)
+}
+
+impl Hash for ResourceList {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.len().hash(state);
+        for (name, quantity) in &self.0 {
+            name.hash_form(state);
+            quantity.hash(state);
+        }
+    }
 }
 
 impl fmt::Display for ResourceList {

@@ -160,21 +160,26 @@ variants!(Format {
     3 => Unset,
 });
 
+/// Writes a quantity as if it were of this family.
+pub(crate) fn put_in_format(quantity: &Quantity, format: Format, writer: &mut Writer) {
+    match quantity.scaled() {
+        Some((digits, power)) => {
+            SCALED.put(writer);
+            digits.put(writer);
+            power.put(writer);
+        }
+        None => {
+            NANOS.put(writer);
+            quantity.nanos_bytes().put(writer);
+        }
+    }
+    format.put(writer);
+}
+
 /// The number under the tag of one of its two forms, then the family. Quantities of the ledger are canonical.
 impl Wire for Quantity {
     fn put(&self, writer: &mut Writer) {
-        match self.scaled() {
-            Some((digits, power)) => {
-                SCALED.put(writer);
-                digits.put(writer);
-                power.put(writer);
-            }
-            None => {
-                NANOS.put(writer);
-                self.nanos_bytes().put(writer);
-            }
-        }
-        self.format().put(writer);
+        put_in_format(self, self.format(), writer);
         debug_assert_eq!(self.spelling(), None, "the ledger holds canonical quantities");
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {

@@ -61,7 +61,7 @@ impl Writer {
     /// A writer for output that is never decoded, such as the input of a digest: names are written in full, without a
     /// table.
     pub(crate) fn spelling() -> Self {
-        Self { names: None, ..Self::default() }
+        Self { names: None, body: Vec::with_capacity(FIRST_BYTES) }
     }
 
     /// A writer with an initial capacity of the body in bytes.

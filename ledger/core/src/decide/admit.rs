@@ -150,11 +150,11 @@ fn held_before<'s>(
     by: &Requester,
     request: &FingerprintedRequest,
 ) -> Result<Option<&'s Tracked>, Refusal> {
-    let tracked = state.tracked(&request.namespace, &request.uid);
+    let tracked = state.tracked(&request.namespace, &request.uid).map(|(_, tracked)| tracked);
     if tracked.is_some_and(|tracked| !by.made(&tracked.owner)) {
         return Ok(None);
     }
-    match reserve::granted_before(state, request) {
+    match reserve::granted_before(state, request, tracked) {
         Err(Refusal::Ended(_)) => Ok(None),
         tracked => tracked,
     }
@@ -218,7 +218,8 @@ fn settle(
         || awaited_versions::grows_unseen(state, case.request, held, &limits);
     let events = match case.pending {
         _ if !holds => Vec::new(),
-        _ if counts => case.grant(state, now, policy.default_ttl, policy)?,
+        // The webhook makes reservations for all users.
+        _ if counts => case.grant(state, now, policy.default_ttl, policy, None)?,
         Some(pending) if case.relies_on_pending(&limits) => {
             prolonged(pending, now, policy).into_iter().collect()
         }

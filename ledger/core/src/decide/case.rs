@@ -10,7 +10,7 @@ use super::{
 use crate::{
     event::{Event, Reservation},
     size,
-    state::{self, Counted, Holding, Overlay, State},
+    state::{self, Counted, Holding, Overlay, Pending, State, Target, Tracked},
 };
 use quota_semantics::{
     Span, Timestamp,
@@ -26,7 +26,7 @@ pub(super) struct Case<'a> {
     pub(super) request: &'a FingerprintedRequest,
     /// Pending reservations that this one supersedes when it is granted: those for the same name under other uids that
     /// the requester may change, and one for the same object that is not the same request.
-    pub(super) superseded: Vec<Uid>,
+    pub(super) superseded: Vec<(Uid, Pending)>,
     /// A pending reservation for the same name or object that another principal made.
     pub(super) not_owned: Option<Uid>,
     /// The observed footprint of the object, or else that of the object that bears its name.
@@ -73,9 +73,9 @@ impl<'a> Case<'a> {
         request: &'a FingerprintedRequest,
         overlay: Overlay,
     ) -> Self {
-        let SameNameReservations { own, mut foreign } = namesakes(state, by, request, &overlay);
+        let SameNameReservations { own, foreign } = namesakes(state, by, request, &overlay);
         let mut case = Self::taking_the_place_of(state, by, request, own, overlay);
-        case.not_owned = case.not_owned.or_else(|| foreign.pop());
+        case.not_owned = case.not_owned.or(foreign);
         case
     }
 
@@ -83,22 +83,22 @@ impl<'a> Case<'a> {
         state: &'a State,
         by: &Requester,
         request: &'a FingerprintedRequest,
-        mut superseded: Vec<Uid>,
+        mut superseded: Vec<(Uid, Pending)>,
         mut overlay: Overlay,
     ) -> Self {
         let Request { uid, namespace, .. } = &**request;
-        let pending = state.pending_of(namespace, uid);
-        let (pending, foreign) = match pending {
-            Some(pending) if !by.may_change(&pending.owner) => (None, Some(uid.clone())),
-            pending => (pending.map(|pending| &*pending.reservation), None),
+        let (pending, foreign) = match state.find_pending(namespace, uid) {
+            Some((place, pending)) if !by.may_change(&pending.owner) => {
+                superseded.push((uid.clone(), Pending::Recorded(place)));
+                (None, Some(uid.clone()))
+            }
+            pending => (pending.map(|(_, pending)| pending), None),
         };
-        superseded.extend(foreign.clone());
-        let [_, pending_before] = overlay.more_pending(namespace);
-        for uid in &superseded {
-            overlay.end(state, namespace, uid);
+        let mut replaced = pending.map_or(0, Tracked::count);
+        let pending = pending.map(|pending| &*pending.reservation);
+        for (_, pending) in &superseded {
+            replaced += overlay.end(state, *pending);
         }
-        let [_, pending_after] = overlay.more_pending(namespace);
-        let own_count = pending.map_or(0, |own| size::count_of_reserved(&own.footprint));
         let own = state.footprint_in(namespace, uid);
         let observed = own.or_else(|| Some(&**state.bearer_shared(pending?)?));
         let mut target = Cow::Borrowed(&request.footprint);
@@ -119,7 +119,7 @@ impl<'a> Case<'a> {
             waits: own.is_none() && observed.is_some(),
             bearer: None,
             namesakes: 0,
-            replaced: own_count + pending_before.abs_diff(pending_after),
+            replaced,
             observed,
             pending,
             target,
@@ -358,36 +358,25 @@ impl<'a> Case<'a> {
         size::count_of_reserved(&self.target) > self.replaced
     }
 
-    /// Checks whether the principal may have more pending reservations.
-    pub(super) fn check_share(
-        &self,
-        state: &State,
-        by: &Requester,
-        policy: &Policy,
-    ) -> Result<(), Refusal> {
-        if by.is_anybody || !self.counts_for_more() {
-            return Ok(());
-        }
-        let [more, _] = self.overlay.more_pending(&self.request.namespace);
-        let own = state.counted_pending_of(&by.principal);
-        within(
-            own.saturating_add_signed(more),
-            policy.max_pending_per_principal,
-            "reservations.max_pending_per_principal",
-        )
-    }
-
+    /// The events that grant the request, if there may be more pending reservations: also of this principal, if one is
+    /// given.
     pub(super) fn grant(
         &self,
         state: &State,
         now: Timestamp,
         ttl: Span,
         policy: &Policy,
+        limited: Option<&Requester>,
     ) -> Result<Vec<Event>, Refusal> {
         let request = self.request;
         if self.counts_for_more() {
             let namespace = &request.namespace;
             let [more, more_here] = self.overlay.more_pending(namespace);
+            if let Some(by) = limited.filter(|by| !by.is_anybody) {
+                let own = state.counted_pending_of(&by.principal);
+                let key = "reservations.max_pending_per_principal";
+                within(own.saturating_add_signed(more), policy.max_pending_per_principal, key)?;
+            }
             let total = state.counted_pending().saturating_add_signed(more);
             let here = state.counted_pending_in(namespace);
             let here = here.saturating_add_signed(more_here);
@@ -413,7 +402,7 @@ impl<'a> Case<'a> {
         }
         let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
         let mut events = Vec::with_capacity(self.superseded.len() + 2);
-        for uid in &self.superseded {
+        for (uid, _) in &self.superseded {
             events.push(Event::ReservationSuperseded {
                 uid: uid.clone(),
                 namespace: request.namespace.clone(),
@@ -446,8 +435,9 @@ fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal
 #[derive(Default)]
 pub(super) struct SameNameReservations {
     /// Those that the requester may change.
-    pub(super) own: Vec<Uid>,
-    foreign: Vec<Uid>,
+    pub(super) own: Vec<(Uid, Pending)>,
+    /// The last of the others.
+    foreign: Option<Uid>,
 }
 
 pub(super) fn namesakes(
@@ -461,14 +451,16 @@ pub(super) fn namesakes(
         return namesakes;
     }
     let resource = request.resource.name();
-    let all = overlay.pending_for(state, &request.namespace, &resource, &request.name);
-    for (uid, owner) in all {
+    let (namespace, name) = (&request.namespace, &request.name);
+    let target = Target { namespace, resource: &resource, name };
+    overlay.each_pending_for(state, target, |uid, owner, pending| {
         match owner.is_none_or(|owner| by.may_change(owner)) {
-            _ if uid == request.uid => {}
-            true => namesakes.own.push(uid),
-            false => namesakes.foreign.push(uid),
+            _ if *uid == request.uid => {}
+            true => namesakes.own.push((uid.clone(), pending)),
+            false => namesakes.foreign = namesakes.foreign.take().max(Some(uid.clone())),
         }
-    }
+    });
+    namesakes.own.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     namesakes
 }
 

@@ -70,9 +70,12 @@ impl WriteTransaction<'_> {
         for decision in &mut decisions {
             self.record(actor, std::mem::take(&mut decision.events));
         }
-        // A request may have superseded one before it.
         for (request, decision) in requests.iter().zip(&mut decisions) {
-            decision.status = self.state().reservation_status(&request.namespace, &request.uid);
+            // A request may have superseded one before it.
+            let is_pending = || is_reserved(self.state(), &request.namespace, &request.uid);
+            if decision.status.is_none() || !is_pending() {
+                decision.status = self.state().reservation_status(&request.namespace, &request.uid);
+            }
         }
         Ok(decisions)
     }

@@ -123,7 +123,7 @@ pub fn release(
     namespace: &str,
     uid: &Uid,
 ) -> Result<Vec<Event>, Refusal> {
-    let tracked = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
+    let (_, tracked) = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
     let (uid, namespace) = (uid.clone(), tracked.reservation.namespace.clone());
     if let Err(refusal) = by.must_own(&tracked.owner, &uid) {
         // Another principal's reservation may be pending beside the requester's commit.

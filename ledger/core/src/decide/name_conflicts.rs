@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     event::{Event, Observed},
-    state::{Overlay, State, Tracked},
+    state::{Overlay, Pending, State, Tracked},
 };
 use quota_semantics::uid::Uid;
 
@@ -31,13 +31,13 @@ pub(super) fn case<'a>(
 /// different quotas or groups, neither can stand for the other, and both are held.
 fn in_place<'a>(state: &'a State, by: &Requester, request: &'a FingerprintedRequest) -> Case<'a> {
     let overlay = Overlay::default();
-    let pending = |uid: &Uid| {
+    let pending = |(uid, _): &(Uid, Pending)| {
         let pending = state.pending_of(&request.namespace, uid)?;
         Some(&pending.reservation.footprint)
     };
     let mut alike = case::namesakes(state, by, request, &overlay).own;
     let all = alike.len();
-    alike.retain(|uid| pending(uid).is_some_and(|held| held.is_like(&request.footprint)));
+    alike.retain(|one| pending(one).is_some_and(|held| held.is_like(&request.footprint)));
     let held: Vec<_> = alike.iter().filter_map(pending).collect();
     let namesakes = all - alike.len();
     let mut case = Case::taking_the_place_of(state, by, request, alike, overlay);
@@ -54,7 +54,8 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<NameBearer<'a>> {
     }
     let resource = request.resource.name();
     let named = state.object_named(&request.namespace, &resource, &request.name)?;
-    let is_free = !state.is_waited_for(&request.namespace, &named.uid, &case.superseded);
+    let is_superseded = |uid: &Uid| case.superseded.iter().any(|(other, _)| other == uid);
+    let is_free = !state.is_waited_for(&request.namespace, &named.uid, is_superseded);
     let footprint = state.footprint_in(&request.namespace, &named.uid)?;
     (named.uid != request.uid && is_free).then_some(NameBearer { bearer: named.uid, footprint })
 }
@@ -65,8 +66,8 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<NameBearer<'a>> {
 /// so it is no substitute for the reservations of others.
 pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let Observed { uid: bearer, namespace, resource, name, .. } = object;
-    let is_new = state.object(namespace, bearer).is_none();
-    if name.is_empty() || state.pending_count() == 0 || !is_new {
+    let is_new = || state.object(namespace, bearer).is_none();
+    if name.is_empty() || state.pending_count() == 0 || !is_new() {
         return Vec::new();
     }
     let is_another = |tracked: &&Tracked| {

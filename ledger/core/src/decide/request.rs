@@ -8,7 +8,7 @@ use std::{
 
 use super::charging::relieved;
 use crate::{
-    codec::{Wire, Writer},
+    codec::{Wire, Writer, put_in_format},
     event::Reservation,
     state::State,
 };
@@ -179,8 +179,8 @@ fn put_numbers(amounts: &ResourceList, writer: &mut Writer) {
     let amounts = || amounts.iter().filter(|(_, amount)| !amount.is_zero());
     writer.count(amounts().count());
     for (name, amount) in amounts() {
-        name.put(writer);
-        amount.clone().in_format(Format::DecimalSI).put(writer);
+        writer.text(name);
+        put_in_format(amount, Format::DecimalSI, writer);
     }
 }
 

@@ -42,8 +42,7 @@ pub fn reserve(
     request: &FingerprintedRequest,
     policy: &Policy,
 ) -> Result<Decision, Refusal> {
-    let (reserved, _) = decide(state, now, by, request, policy, Overlay::default())?;
-    Ok(reserved)
+    decide(state, now, by, request, policy, &mut Overlay::default())
 }
 
 /// Grants all requests or none.
@@ -64,9 +63,8 @@ pub fn reserve_all(
         if !seen.insert((&request.namespace, &request.uid)) {
             return Err((index, Refusal::UidReused(request.uid.clone())));
         }
-        let decided = decide(state, now, by, request, policy, overlay);
-        let (reserved, before) = decided.map_err(|refusal| (index, refusal))?;
-        overlay = before;
+        let decided = decide(state, now, by, request, policy, &mut overlay);
+        let reserved = decided.map_err(|refusal| (index, refusal))?;
         for event in &reserved.events {
             overlay.follow(state, event);
         }
@@ -111,42 +109,42 @@ pub fn check(
     })
 }
 
-/// Decides given the overlay, and returns the overlay without the decided events.
+/// Decides given the overlay, to which the ends of superseded reservations are added.
 fn decide(
     state: &State,
     now: Timestamp,
     by: &Requester,
     request: &FingerprintedRequest,
     policy: &Policy,
-    overlay: Overlay,
-) -> Result<(Decision, Overlay), Refusal> {
+    overlay: &mut Overlay,
+) -> Result<Decision, Refusal> {
     let request = &*request.counted(state);
-    if overlay.has_ended(&request.namespace, &request.uid) {
+    let tracked = state.tracked(&request.namespace, &request.uid);
+    if tracked.is_some_and(|(place, _)| overlay.has_ended(place)) {
         return Err(ended(state, request, Some((End::Superseded, now))));
     }
-    if let Some(tracked) = granted_before(state, request)? {
+    if let Some(tracked) = granted_before(state, request, tracked.map(|(_, tracked)| tracked))? {
         // The principal that is granted a reservation owns it.
         by.must_own(&tracked.owner, &request.uid)?;
-        let before = Decision { replayed: Some(tracked.entry), ..Decision::default() };
-        return Ok((before, overlay));
+        return Ok(Decision { replayed: Some(tracked.entry), ..Decision::default() });
     }
-    policy.bounds.check_request(state, &overlay, request)?;
+    policy.bounds.check_request(state, overlay, request)?;
     let ttl = request.ttl.unwrap_or(policy.default_ttl);
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
         return Err(Refusal::InvalidTtl { max: policy.max_ttl });
     }
-    let case = Case::of(state, by, request, overlay);
+    let case = Case::of(state, by, request, std::mem::take(overlay));
     if let Some(uid) = &case.not_owned {
         return Err(Refusal::NotOwner(uid.clone()));
     }
     let limits = case.limits(state);
     let charges = case.evaluate(state, &limits, now, policy)?;
-    case.check_share(state, by, policy)?;
     let holding = case.holding(&limits);
     let unlimited = case.unlimited_to_warn_of(&limits, &holding.unlimited, policy);
     let notices = case.notices(limits, &charges);
-    let events = case.grant(state, now, ttl, policy)?;
-    let reserved = Decision {
+    let events = case.grant(state, now, ttl, policy, Some(by))?;
+    *overlay = case.overlay;
+    Ok(Decision {
         status: granted(&events).map(|reservation| ReservationStatus {
             reservation: reservation.clone(),
             end: None,
@@ -156,8 +154,7 @@ fn decide(
         notices,
         unlimited,
         ..Decision::default()
-    };
-    Ok((reserved, case.overlay))
+    })
 }
 
 fn granted(events: &[Event]) -> Option<&Arc<Reservation>> {
@@ -167,13 +164,13 @@ fn granted(events: &[Event]) -> Option<&Arc<Reservation>> {
     })
 }
 
-/// The reservation that was granted for the same request before. An update counts as the same only while its
-/// reservation is pending: the same change can be made again later.
+/// The recorded reservation of the object, if it was granted for the same request before. An update counts as the same
+/// only while its reservation is pending: the same change can be made again later.
 pub(super) fn granted_before<'s>(
     state: &'s State,
     request: &FingerprintedRequest,
+    tracked: Option<&'s Tracked>,
 ) -> Result<Option<&'s Tracked>, Refusal> {
-    let tracked = state.tracked(&request.namespace, &request.uid);
     let Some(tracked) = tracked else {
         return Ok(None);
     };

@@ -4,7 +4,7 @@ use super::{
     FingerprintedRequest, Policy, Refusal, Request, Requester, case::Case, check,
     explain::EXPLAINED_MAX,
 };
-use crate::state::{Counted, Overlay, State};
+use crate::state::{Counted, Overlay, Pending, State};
 use quota_semantics::{
     Timestamp,
     admission::{self, Attempt, Denial, Operation},
@@ -55,16 +55,13 @@ impl Case<'_> {
         let requested = self.request.footprint.resources.len();
         let mut overlay = self.overlay.clone();
         let mut work = policy.search_max;
-        for pending in soonest {
-            let is_own = pending.namespace == *namespace;
-            if is_own && self.superseded.contains(&pending.uid) {
+        for (place, pending) in soonest {
+            let copied = overlay.copied();
+            if overlay.end(state, Pending::Recorded(place)) == 0 {
                 continue;
             }
             let amounts = PER_STEP + requested + pending.footprint.resources.len();
-            work = work.checked_sub(limits.len() * amounts)?;
-            let copied = overlay.copied();
-            overlay.end(state, &pending.namespace, &pending.uid);
-            work = work.checked_sub(overlay.copied() - copied)?;
+            work = work.checked_sub(limits.len() * amounts + overlay.copied() - copied)?;
             let limits = self.limits_with(state, &overlay);
             if self.admitted(&limits, policy).is_ok() {
                 return Some(pending.expiration);

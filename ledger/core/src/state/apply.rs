@@ -203,7 +203,7 @@ impl State {
     fn observe(&mut self, entry: &Entry, observed: &Observed) {
         let key = (&observed.namespace, &observed.uid);
         let claims = self.claims_of(key);
-        self.change_claims(claims, Change::Remove);
+        self.change_claims(key.0, claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
         let place = match self.find_object(key.0, key.1) {
             Some(place) if self.stays(place, observed) => {
@@ -223,17 +223,18 @@ impl State {
         };
         let replaced = committed.filter(is_replaced);
         let ended = pending.filter(|_| observed.ends_reservation);
+        let namespace = self.objects.get(place).namespace;
         if let Some(place) = replaced {
-            self.settle_commit(place, entry, key.0, End::Observed);
+            self.settle_commit(namespace, place, entry, End::Observed);
         }
         if let Some(place) = ended {
-            self.settle(place, entry, key.0, End::Observed);
+            self.settle(namespace, place, entry, End::Observed);
         }
         let left = Claims {
             pending: pending.filter(|_| ended.is_none()),
             committed: committed.filter(|_| replaced.is_none()),
         };
-        self.change_claims(left, Change::Add);
+        self.change_claims(key.0, left, Change::Add);
         self.change_waiting(key, Change::Add);
     }
 
@@ -340,7 +341,7 @@ impl State {
         let namespace = self.namespaces.get(object.namespace).name.clone();
         let key = (&namespace, &uid);
         let claims = self.claims_of(key);
-        self.change_claims(claims, Change::Remove);
+        self.change_claims(key.0, claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
         let held = self.footprints.hold(footprint);
         let object = self.objects.get_mut(place);
@@ -351,7 +352,7 @@ impl State {
         self.count_object(namespace, &before, Change::Remove);
         let footprint = self.footprints.get(held).clone();
         self.count_object(namespace, &footprint, Change::Add);
-        self.change_claims(claims, Change::Add);
+        self.change_claims(key.0, claims, Change::Add);
         self.change_waiting(key, Change::Add);
     }
 
@@ -375,16 +376,19 @@ impl State {
     /// Removes an object, and all claims for it.
     fn take_away(&mut self, entry: &Entry, key: Key<'_>) {
         let claims = self.claims_of(key);
-        self.change_claims(claims, Change::Remove);
+        self.change_claims(key.0, claims, Change::Remove);
         self.change_waiting(key, Change::Remove);
+        let Some(namespace) = self.namespaces.place(key.0) else {
+            return;
+        };
         if let Some(place) = self.find_object(key.0, key.1) {
             self.uncount(place);
         }
         if let Some(place) = claims.committed {
-            self.settle_commit(place, entry, key.0, End::Observed);
+            self.settle_commit(namespace, place, entry, End::Observed);
         }
         if let Some(place) = claims.pending {
-            self.settle(place, entry, key.0, End::Observed);
+            self.settle(namespace, place, entry, End::Observed);
         }
         self.change_waiting(key, Change::Add);
     }

@@ -230,14 +230,19 @@ impl Limit for Counted<'_> {
         true
     }
     fn counted(&self, resource: &Name) -> Option<Quantity> {
-        let mut counted = self.used(resource);
-        let reserved = self.reserved(resource);
-        if !reserved.is_zero() {
-            counted.add_assign(&reserved);
+        let mut counted = Quantity::ZERO;
+        let mut add = |amounts: &ResourceList| {
+            if let Some(amount) = amounts.get(resource) {
+                counted.add_assign(amount);
+            }
+        };
+        add(self.used);
+        self.changed.into_iter().for_each(|changed| add(&changed.used));
+        if !self.used_only {
+            add(self.reserved);
+            self.changed.into_iter().for_each(|changed| add(&changed.reserved));
         }
-        if let Some(aside) = self.aside.get(resource) {
-            counted.add_assign(aside);
-        }
+        add(&self.aside);
         Some(counted)
     }
     fn counts_as(&self, other: &Self) -> bool {

@@ -60,6 +60,9 @@ impl Deleted {
     }
 
     pub(crate) fn find(&self, namespace: &str, uid: &Uid) -> Option<&Gone> {
+        if self.index.is_empty() {
+            return None;
+        }
         let gone = |place: &u32| {
             let gone = self.uids.get(*place);
             gone.filter(|gone| gone.is(namespace, uid))

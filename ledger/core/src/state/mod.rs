@@ -64,10 +64,10 @@ pub(crate) use counted::Counted;
 pub(crate) use levels::{ClaimPart, ObjectPart, Touched};
 pub(crate) use limit_sums::LimitNow;
 pub(crate) use listable::{Listable, RelistTarget, TARGET_OF_GROUPS, target_of_namespace};
-pub(crate) use overlay::Overlay;
+pub(crate) use overlay::{Overlay, Pending};
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
 pub(crate) use reservations::Expiry;
-pub(crate) use tracked_reservation::Tracked;
+pub(crate) use tracked_reservation::{Target, Tracked};
 pub(crate) use unlimited::{bare, holding, limited, unlimited};
 
 use crate::event::{Cursor, Sequence};

@@ -117,7 +117,12 @@ impl State {
 
     /// Whether any reservation waits to take the place of an object, apart from the given uids. One that holds nothing
     /// of what the object takes leaves the place to others.
-    pub(crate) fn is_waited_for(&self, namespace: &Name, bearer: &Uid, but_for: &[Uid]) -> bool {
+    pub(crate) fn is_waited_for(
+        &self,
+        namespace: &Name,
+        bearer: &Uid,
+        but_for: impl Fn(&Uid) -> bool,
+    ) -> bool {
         let Some(footprint) = self.footprint_in(namespace, bearer) else {
             return false;
         };
@@ -128,7 +133,7 @@ impl State {
             shared.any(|(_, _, held)| held.is_positive())
         };
         let mut waiting = waiting.iter().map(|place| &*self.reservations.get(*place).reservation);
-        waiting.any(|waiting| !but_for.contains(&waiting.uid) && takes_place(waiting))
+        waiting.any(|waiting| !but_for(&waiting.uid) && takes_place(waiting))
     }
 
     /// The places of the reservations that wait for the name of an object.
@@ -145,22 +150,22 @@ impl State {
     }
 
     /// Records that a reservation waits for a name.
-    pub(super) fn await_name(&mut self, (namespace, uid): Key<'_>, bearer: &Uid) {
-        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
+    pub(super) fn await_name(&mut self, key: Key<'_>, bearer: &Uid) {
+        let Some((namespace, place)) = self.find_held(key).filter(|_| key.1 != bearer) else {
             return;
         };
-        if uid == bearer {
-            return;
-        }
-        self.change_claim(place, Change::Remove);
+        self.change_claim(namespace, place, Change::Remove);
         self.bearers.insert(place, bearer.clone());
-        self.change_claim(place, Change::Add);
+        self.change_claim(namespace, place, Change::Add);
     }
 
     /// Removes or restores the amounts that are held beside an object by the reservations that wait for its name.
     pub(super) fn change_waiting(&mut self, bearer: Key<'_>, direction: Change) {
-        for place in self.waiting_for(bearer) {
-            self.change_claim(place, direction);
+        let waiting = self.waiting_for(bearer);
+        if !waiting.is_empty()
+            && let Some(namespace) = self.namespaces.place(bearer.0)
+        {
+            waiting.into_iter().for_each(|place| self.change_claim(namespace, place, direction));
         }
     }
 }

@@ -121,7 +121,7 @@ pub(crate) fn counts(quota: &QuotaRecord, footprint: &Footprint) -> bool {
 
 impl QuotaState {
     pub(crate) fn is_scoped(&self) -> bool {
-        scopes::scopes_of(&self.record.spec).next().is_some()
+        self.record.spec.is_scoped()
     }
 
     /// Whether the quota counts an object with this footprint.

@@ -2,13 +2,14 @@
 
 use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::{HashTable, hash_table::Entry};
 
 use super::{
     State,
     groups::{Groups, count_changed},
     namespaces::{Namespace, QuotaState, growth, hold},
     sums::{Change, Parts, Sums},
+    tracked_reservation::Target,
 };
 use crate::{
     event::{Event, Reservation},
@@ -21,18 +22,31 @@ use quota_semantics::{
     uid::Uid,
 };
 
-/// The changes of a decision under way, before they are entries.
+/// The changes of a decision under way, before they are entries. Most decisions have none, and then it takes nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Overlay {
-    namespaces: HashMap<Name, Changed>,
+pub(crate) struct Overlay(Option<Box<Changes>>);
+
+#[derive(Clone, Debug, Default)]
+struct Changes {
+    /// Few: those of the requests of one call.
+    namespaces: BTreeMap<Name, Changed>,
     groups: Copies,
-    /// Pending reservations of the state that have ended or changed.
-    ended: HashSet<(Name, Uid)>,
-    granted: HashMap<(Name, Uid), Arc<Reservation>>,
-    /// The uid of the newest granted one of each name.
-    newest: HashMap<(Name, Name, Box<str>), Uid>,
+    /// The places of pending reservations of the state that have ended or grown, sorted; of those that have grown, with
+    /// the index in `granted`.
+    ended: Vec<(u32, Option<usize>)>,
+    /// The granted reservations, and whether they have ended again.
+    granted: Vec<(Arc<Reservation>, bool)>,
+    /// The newest granted one of each target, as an index into `granted`.
+    newest: HashTable<usize>,
     /// The difference to what the pending reservations in the state count as against the bounds on their number.
     pending: isize,
+}
+
+/// A pending reservation of the state, by its place there, or one that the decision itself grants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pending {
+    Recorded(u32),
+    Granted(usize),
 }
 
 /// The changes in a namespace.
@@ -50,16 +64,17 @@ struct Changed {
 
 impl Overlay {
     /// The number of amounts that were copied from the state so far, since those of a group are copied together.
-    pub(crate) const fn copied(&self) -> usize {
-        self.groups.amounts
+    pub(crate) fn copied(&self) -> usize {
+        self.0.as_ref().map_or(0, |changes| changes.groups.amounts)
+    }
+
+    fn in_namespace(&self, namespace: &str) -> Option<&Changed> {
+        self.0.as_ref()?.namespaces.get(namespace)
     }
 
     /// The changes to the sums of a quota.
     pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
-        if self.namespaces.is_empty() {
-            return None;
-        }
-        let changed = self.namespaces.get(&namespace.name)?;
+        let changed = self.in_namespace(&namespace.name)?;
         match quota.is_scoped() {
             true => changed.of_quotas.get(&quota.record.name),
             false => changed.sums.as_ref(),
@@ -69,39 +84,101 @@ impl Overlay {
     /// The changes to the reserved amounts of a namespace, with all names that the decision adds to them.
     pub(crate) fn reserved_in(&self, namespace: &str) -> &ResourceList {
         const NONE: &ResourceList = &ResourceList::new();
-        let changed = self.namespaces.get(namespace);
+        let changed = self.in_namespace(namespace);
         changed.and_then(|changed| changed.sums.as_ref()).map_or(NONE, |sums| &sums.reserved)
     }
 
-    /// Whether the decision ends this reservation of the state.
-    pub(crate) fn has_ended(&self, namespace: &Name, uid: &Uid) -> bool {
-        !self.ended.is_empty() && self.ended.contains(&(namespace.clone(), uid.clone()))
+    /// Whether the decision ends or changes the reservation at this place of the state.
+    pub(crate) fn has_ended(&self, place: u32) -> bool {
+        self.0.as_ref().is_some_and(|changes| changes.find_ended(place).is_ok())
     }
 
     /// The changes to the sums of a namespace in a group.
     pub(super) fn of_group(&self, namespace: &str, group: u32) -> Option<&Sums> {
-        self.namespaces.get(namespace)?.of_groups.get(&group)
+        self.in_namespace(namespace)?.of_groups.get(&group)
     }
 
     /// The sums of a group.
     pub(super) fn load<'a>(&'a self, groups: &'a Groups, group: u32) -> &'a Load {
-        self.groups.load(groups, group)
+        self.copies().load(groups, group)
     }
 
     /// The sums of all groups.
-    pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> Overlaid<'a, &'a Copies> {
-        Overlaid { groups, copies: &self.groups }
+    pub(super) fn loads<'a>(&'a self, groups: &'a Groups) -> Overlaid<'a, &'a Copies> {
+        Overlaid { groups, copies: self.copies() }
     }
 
-    /// Applies the grant or the end of a reservation.
-    fn change(&mut self, state: &State, reservation: &Reservation, change: Change) {
+    fn copies(&self) -> &Copies {
+        const NONE: &Copies = &Copies { loads: BTreeMap::new(), amounts: 0 };
+        self.0.as_ref().map_or(NONE, |changes| &changes.groups)
+    }
+
+    /// Applies the end of a pending reservation. Returns what it counted as against the bounds on their number.
+    pub(crate) fn end(&mut self, state: &State, pending: Pending) -> usize {
+        self.0.get_or_insert_default().end(state, pending)
+    }
+
+    /// Hands over the pending reservations for objects of this name, in no order, with their owners; none: the decision
+    /// itself grants it.
+    pub(crate) fn each_pending_for(
+        &self,
+        state: &State,
+        target: Target<'_>,
+        mut each: impl FnMut(&Uid, Option<&Name>, Pending),
+    ) {
+        let hash = state.reservations.hash_of_target(target);
+        for (place, tracked) in state.reservations.pending_for(hash, target) {
+            if !self.has_ended(place) {
+                each(&tracked.reservation.uid, Some(&tracked.owner), Pending::Recorded(place));
+            }
+        }
+        let granted = self.0.as_ref().and_then(|changes| changes.granted_for(hash, target));
+        if let Some((index, granted)) = granted {
+            each(&granted.uid, None, Pending::Granted(index));
+        }
+    }
+
+    /// The differences to what the pending reservations in the state count as: in all, and in a namespace.
+    pub(crate) fn more_pending(&self, namespace: &str) -> [isize; 2] {
+        let here = self.in_namespace(namespace);
+        let all = self.0.as_ref().map_or(0, |changes| changes.pending);
+        [all, here.map_or(0, |changed| changed.pending)]
+    }
+
+    /// Applies what a request was granted. The reservations that it superseded have ended already.
+    pub(crate) fn follow(&mut self, state: &State, event: &Event) {
+        self.0.get_or_insert_default().follow(state, event);
+    }
+}
+
+impl Changes {
+    fn find_ended(&self, place: u32) -> Result<usize, usize> {
+        self.ended.binary_search_by_key(&place, |(place, _)| *place)
+    }
+
+    /// The newest reservation that the decision grants for a target, unless it has ended.
+    fn granted_for(&self, hash: u64, target: Target<'_>) -> Option<(usize, &Reservation)> {
+        let is_for = |&index: &usize| Target::of(&self.granted[index].0) == Some(target);
+        let index = *self.newest.find(hash, is_for)?;
+        let (granted, has_ended) = &self.granted[index];
+        (!has_ended).then_some((index, granted))
+    }
+
+    /// Applies the grant or the end of a reservation, which counts as this many against the bounds on their number.
+    /// Returns that number.
+    fn change(
+        &mut self,
+        state: &State,
+        reservation: &Reservation,
+        count: usize,
+        change: Change,
+    ) -> usize {
         const NONE: &Sums = &Sums::NONE;
-        let count = size::count_of_reserved(&reservation.footprint).cast_signed();
         let more = match change {
-            Change::Add => count,
-            Change::Remove => -count,
+            Change::Add => count.cast_signed(),
+            Change::Remove => -count.cast_signed(),
         };
-        let changed = self.namespaces.entry_ref(&reservation.namespace).or_default();
+        let changed = self.namespaces.entry(reservation.namespace.clone()).or_default();
         self.pending += more;
         changed.pending += more;
         let observed = state.beside_pending(reservation);
@@ -137,67 +214,47 @@ impl Overlay {
             let parts = Parts::of(&target.traits, amounts);
             changed.count_with_zeros(Sum::Reserved, &parts, change);
         }
+        count
     }
 
-    /// Applies the end of a pending reservation.
-    pub(crate) fn end(&mut self, state: &State, namespace: &Name, uid: &Uid) {
-        let key = (namespace.clone(), uid.clone());
-        let reservation = match self.granted.remove(&key) {
-            Some(granted) => granted,
-            None => match state.pending_of(namespace, uid) {
-                Some(pending) if self.ended.insert(key) => pending.reservation.clone(),
-                _ => return,
+    fn end(&mut self, state: &State, pending: Pending) -> usize {
+        match pending {
+            Pending::Granted(index) => {
+                let (granted, has_ended) = &mut self.granted[index];
+                if !std::mem::replace(has_ended, true) {
+                    let granted = granted.clone();
+                    let count = size::count_of_reserved(&granted.footprint);
+                    return self.change(state, &granted, count, Change::Remove);
+                }
+            }
+            Pending::Recorded(place) => match self.find_ended(place) {
+                Ok(at) => {
+                    if let Some(grown) = self.ended[at].1 {
+                        return self.end(state, Pending::Granted(grown));
+                    }
+                }
+                Err(at) => {
+                    self.ended.insert(at, (place, None));
+                    let ended = state.reservations.get(place);
+                    let (reservation, count) = (&ended.reservation, ended.count());
+                    return self.change(state, reservation, count, Change::Remove);
+                }
             },
-        };
-        self.change(state, &reservation, Change::Remove);
-    }
-
-    /// The pending reservations for objects of this name, by uid, with their owners; none: the decision itself grants
-    /// it.
-    pub(crate) fn pending_for<'s>(
-        &self,
-        state: &'s State,
-        namespace: &'s Name,
-        resource: &'s Name,
-        name: &'s str,
-    ) -> Vec<(Uid, Option<&'s Name>)> {
-        let of_state = state.named(namespace, resource, name).map(|tracked| {
-            let uid = tracked.reservation.uid.clone();
-            (uid, Some(&tracked.owner))
-        });
-        let is_there = |uid: &Uid| !self.has_ended(namespace, uid);
-        let mut all: Vec<_> = of_state.filter(|(uid, _)| is_there(uid)).collect();
-        if !self.granted.is_empty() {
-            let target = (namespace.clone(), resource.clone(), name.into());
-            let newest = self.newest.get(&target).cloned();
-            let is_granted = |uid: &Uid| {
-                let key = (namespace.clone(), uid.clone());
-                self.granted.contains_key(&key)
-            };
-            all.extend(newest.filter(is_granted).map(|uid| (uid, None)));
         }
-        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        all
+        0
     }
 
-    /// The differences to what the pending reservations in the state count as: in all, and in a namespace.
-    pub(crate) fn more_pending(&self, namespace: &str) -> [isize; 2] {
-        let here = self.namespaces.get(namespace);
-        [self.pending, here.map_or(0, |changed| changed.pending)]
-    }
-
-    /// Applies an event.
-    pub(crate) fn follow(&mut self, state: &State, event: &Event) {
+    fn follow(&mut self, state: &State, event: &Event) {
         match event {
             Event::ReservationGranted(reservation) => self.grant(state, reservation.clone()),
-            Event::ReservationSuperseded { uid, namespace, .. } => {
-                self.end(state, namespace, uid);
-            }
             Event::ReservationGrown { uid, namespace, footprint, .. } => {
-                let Some(pending) = state.pending_of(namespace, uid) else {
+                let Some((place, pending)) = state.reservations.find_pending(namespace, uid) else {
                     return;
                 };
-                self.end(state, namespace, uid);
+                self.end(state, Pending::Recorded(place));
+                if let Ok(at) = self.find_ended(place) {
+                    self.ended[at].1 = Some(self.granted.len());
+                }
                 let grown =
                     Reservation { footprint: footprint.clone(), ..(*pending.reservation).clone() };
                 self.grant(state, Arc::new(grown));
@@ -207,12 +264,23 @@ impl Overlay {
     }
 
     fn grant(&mut self, state: &State, reservation: Arc<Reservation>) {
-        self.change(state, &reservation, Change::Add);
-        let Reservation { uid, namespace, resource, name, .. } = &*reservation;
-        let target = (namespace.clone(), resource.clone(), name.clone());
-        self.newest.insert(target, uid.clone());
-        let key = (namespace.clone(), uid.clone());
-        self.granted.insert(key, reservation);
+        let count = size::count_of_reserved(&reservation.footprint);
+        self.change(state, &reservation, count, Change::Add);
+        let index = self.granted.len();
+        self.granted.push((reservation.clone(), false));
+        let Some(target) = Target::of(&reservation) else {
+            return;
+        };
+        let hash = state.reservations.hash_of_target(target);
+        let granted = &self.granted;
+        let target_of = |&index: &usize| Target::of(&granted[index].0);
+        let hash_of = |index: &usize| {
+            target_of(index).map_or(0, |target| state.reservations.hash_of_target(target))
+        };
+        match self.newest.entry(hash, |index| target_of(index) == Some(target), hash_of) {
+            Entry::Occupied(mut newest) => *newest.get_mut() = index,
+            Entry::Vacant(newest) => drop(newest.insert(index)),
+        }
     }
 }
 

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     event::{Reservation, Sequence},
     shares::Shares,
-    size,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
@@ -110,17 +109,20 @@ impl Reservations {
 
     fn index_pending(&mut self, place: u32) {
         let Self { slab, by_target, hasher, expirations, pending, .. } = self;
-        let Some(Tracked { reservation, owner, .. }) = slab.get(place) else {
+        let Some(tracked) = slab.get(place) else {
             return;
         };
-        pending.add(owner, reservation);
+        let reservation = &tracked.reservation;
+        pending.add(tracked);
         expirations.insert((reservation.expiration, place));
         let Some(target) = Target::of(reservation) else {
             return;
         };
-        let target_at = |&place: &u32| Target::of(&slab.get(place)?.reservation);
-        let rehash = |place: &u32| hasher.hash_one(target_at(place));
-        by_target.insert_unique(hasher.hash_one(Some(target)), place, rehash);
+        let hash_at = |&place: &u32| {
+            let target = slab.get(place).and_then(|tracked| Target::of(&tracked.reservation));
+            target.map_or(0, |target| hasher.hash_one(target))
+        };
+        by_target.insert_unique(hasher.hash_one(target), place, hash_at);
     }
 
     pub(crate) fn get(&self, place: u32) -> &Tracked {
@@ -173,15 +175,20 @@ impl Reservations {
         self.find_in(&self.committed, namespace, uid)
     }
 
-    /// The pending reservations of a target, in no order.
-    pub(crate) fn pending_for<'a>(
+    /// The hash by which the pending reservations of a target are found.
+    pub(crate) fn hash_of_target(&self, target: Target<'_>) -> u64 {
+        self.hasher.hash_one(target)
+    }
+
+    /// The pending reservations of a target, and their places, in no order.
+    pub(crate) fn pending_for<'a, 't>(
         &'a self,
-        target: Target<'a>,
-    ) -> impl Iterator<Item = &'a Tracked> {
-        let hash = self.hasher.hash_one(Some(target));
+        hash: u64,
+        target: Target<'t>,
+    ) -> impl Iterator<Item = (u32, &'a Tracked)> + use<'a, 't> {
         let all = self.by_target.iter_hash(hash);
-        let all = all.map(|&place| self.get(place));
-        all.filter(move |tracked| Target::of(&tracked.reservation) == Some(target))
+        let all = all.map(|&place| (place, self.get(place)));
+        all.filter(move |(_, tracked)| Target::of(&tracked.reservation) == Some(target))
     }
 
     /// The place of the recorded reservation of an object that is not committed, and whether that is pending.
@@ -201,8 +208,7 @@ impl Reservations {
         if let Some(place) = replaced {
             self.remove(place);
         }
-        let tracked = Tracked { reservation, entry, ended: None, owner, committed: None };
-        let place = self.slab.insert(tracked);
+        let place = self.slab.insert(Tracked::pending(reservation, owner, entry));
         self.index(place);
         place
     }
@@ -213,9 +219,9 @@ impl Reservations {
             return;
         };
         let before = tracked.reservation.expiration;
-        self.pending.remove(&tracked.owner, &tracked.reservation);
-        change(Arc::make_mut(&mut tracked.reservation));
-        self.pending.add(&tracked.owner, &tracked.reservation);
+        self.pending.remove(tracked);
+        tracked.change(change);
+        self.pending.add(tracked);
         let after = tracked.reservation.expiration;
         self.expirations.remove(&(before, place));
         self.expirations.insert((after, place));
@@ -238,8 +244,7 @@ impl Reservations {
             return;
         };
         let Tracked { reservation, owner, .. } = tracked;
-        let bytes = size::of_reservation(reservation);
-        self.shares.add(owner, &reservation.namespace, (entry, place), bytes);
+        self.shares.add(owner, &reservation.namespace, (entry, place), tracked.size());
     }
 
     /// Forgets ended reservations until the bound holds: of the principal with the most bytes, and of its namespace with
@@ -266,11 +271,13 @@ impl Reservations {
             return;
         };
         if tracked.ended.replace(ended).is_none() {
-            pending.remove(&tracked.owner, &tracked.reservation);
+            pending.remove(tracked);
         }
         expirations.remove(&(tracked.reservation.expiration, place));
-        let hash = hasher.hash_one(Target::of(&tracked.reservation));
-        if let Ok(entry) = by_target.find_entry(hash, |&other| other == place) {
+        let target = Target::of(&tracked.reservation);
+        let found = target
+            .map(|target| by_target.find_entry(hasher.hash_one(target), |&other| other == place));
+        if let Some(Ok(entry)) = found {
             entry.remove();
         }
     }
@@ -310,7 +317,7 @@ impl Reservations {
             return;
         };
         if tracked.ended.is_none() {
-            self.pending.remove(&tracked.owner, &tracked.reservation);
+            self.pending.remove(&tracked);
         } else if let Some(entry) = tracked.remembered_end() {
             let namespace = &tracked.reservation.namespace;
             self.shares.remove(&tracked.owner, namespace, (entry, place));
@@ -346,20 +353,20 @@ pub(super) struct PendingCounts {
 }
 
 impl PendingCounts {
-    fn add(&mut self, owner: &Name, reservation: &Reservation) {
-        let count = size::count_of_reserved(&reservation.footprint);
+    fn add(&mut self, tracked: &Tracked) {
+        let count = tracked.count();
         self.all += count;
-        *self.of_principal.entry_ref(owner).or_default() += count;
+        *self.of_principal.entry_ref(&tracked.owner).or_default() += count;
         if count > 1 {
-            *self.more_in.entry_ref(&reservation.namespace).or_default() += count - 1;
+            *self.more_in.entry_ref(&tracked.reservation.namespace).or_default() += count - 1;
         }
     }
 
-    fn remove(&mut self, owner: &Name, reservation: &Reservation) {
-        let count = size::count_of_reserved(&reservation.footprint);
+    fn remove(&mut self, tracked: &Tracked) {
+        let count = tracked.count();
         self.all -= count;
-        count_out(&mut self.of_principal, owner, count);
-        count_out(&mut self.more_in, &reservation.namespace, count - 1);
+        count_out(&mut self.of_principal, &tracked.owner, count);
+        count_out(&mut self.more_in, &tracked.reservation.namespace, count - 1);
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::namespaces::Claim;
 use crate::{
-    codec::{record, variants},
+    codec::{DecodeError, Reader, Wire, Writer, record, variants},
     event::{Reservation, Sequence},
+    size,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
@@ -107,9 +108,40 @@ pub(crate) struct Tracked {
     pub(crate) owner: Name,
     /// The committed footprint, until the object is observed or the holder returns it.
     pub(crate) committed: Option<Arc<Footprint>>,
+    /// Its size in bytes.
+    size: u32,
 }
 
 impl Tracked {
+    /// A pending reservation.
+    pub(crate) fn pending(reservation: Arc<Reservation>, owner: Name, entry: Sequence) -> Self {
+        let mut tracked = Self { reservation, entry, ended: None, owner, committed: None, size: 0 };
+        tracked.measure();
+        tracked
+    }
+
+    /// Determines its size.
+    fn measure(&mut self) {
+        let size = size::of_reservation(&self.reservation);
+        self.size = u32::try_from(size).unwrap_or(u32::MAX);
+    }
+
+    /// Changes the reservation.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Reservation)) {
+        change(Arc::make_mut(&mut self.reservation));
+        self.measure();
+    }
+
+    /// Its size in bytes.
+    pub(crate) const fn size(&self) -> usize {
+        self.size as usize
+    }
+
+    /// What it counts as against the bounds on the number of pending ones.
+    pub(crate) const fn count(&self) -> usize {
+        size::count_of(self.size())
+    }
+
     pub(crate) fn is(&self, namespace: &str, uid: &Uid) -> bool {
         self.reservation.uid == *uid && self.reservation.namespace == *namespace
     }
@@ -146,7 +178,28 @@ pub(crate) struct Ended {
 
 variants!(End { 0 => Observed, 1 => Committed, 2 => Released, 3 => Expired, 4 => Superseded, 5 => Returned });
 record!(Ended { how, time, entry });
-record!(Tracked { reservation, entry, owner, ended, committed });
+
+impl Wire for Tracked {
+    fn put(&self, writer: &mut Writer) {
+        self.reservation.put(writer);
+        self.entry.put(writer);
+        self.owner.put(writer);
+        self.ended.put(writer);
+        self.committed.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut tracked = Self {
+            reservation: Wire::take(reader)?,
+            entry: Wire::take(reader)?,
+            owner: Wire::take(reader)?,
+            ended: Wire::take(reader)?,
+            committed: Wire::take(reader)?,
+            size: 0,
+        };
+        tracked.measure();
+        Ok(tracked)
+    }
+}
 
 /// The target of a pending reservation. A newer reservation for the same target supersedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,9 +12,9 @@ const LIMITS_PREFIX: &str = "limits.";
 
 /// The thing that a name is for: the same for `cpu`, `requests.cpu` and `limits.cpu`, and for `pods` and `count/pods`.
 pub(crate) fn bare(name: &str) -> &str {
-    let prefixes = [COUNT_PREFIX, REQUESTS_PREFIX, LIMITS_PREFIX];
-    let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
-    bare.unwrap_or(name)
+    // One by one: a prefix that is known is compared in few instructions.
+    let bare = name.strip_prefix(COUNT_PREFIX).or_else(|| name.strip_prefix(REQUESTS_PREFIX));
+    bare.or_else(|| name.strip_prefix(LIMITS_PREFIX)).unwrap_or(name)
 }
 
 /// The resources of a footprint that no limit counts, by name. A name is left out if another name of the footprint for
@@ -25,23 +25,30 @@ pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Na
 
 /// The positive amounts that are not marked as limited, without those whose other name is.
 fn not_limited(resources: &ResourceList, limited: &[bool]) -> Vec<Name> {
-    let all = || resources.iter().zip(limited);
-    let open = all().filter(|((_, amount), is_limited)| !**is_limited && amount.is_positive());
-    let mut open: Vec<&Name> = open.map(|((name, _), _)| name).collect();
-    if !open.is_empty() {
-        let limited = all().filter(|(_, is_limited)| **is_limited);
-        let mut limited: Vec<&str> = limited.map(|((name, _), _)| bare(name)).collect();
-        // Few are compared faster than sorted.
-        let is_short = limited.len() <= 8;
-        if !is_short {
-            limited.sort_unstable();
+    let mut things: Vec<&str> = Vec::with_capacity(resources.len());
+    for (name, is_limited) in resources.names().zip(limited) {
+        if *is_limited {
+            things.push(bare(name));
         }
-        open.retain(|name| match is_short {
-            true => !limited.contains(&bare(name)),
-            false => limited.binary_search(&bare(name)).is_err(),
-        });
     }
-    open.into_iter().cloned().collect()
+    // Few are compared faster than sorted.
+    let is_short = things.len() <= 8;
+    if !is_short {
+        things.sort_unstable();
+    }
+    let mut open = Vec::new();
+    for ((name, amount), is_limited) in resources.iter().zip(limited) {
+        let is_open = !*is_limited
+            && amount.is_positive()
+            && match is_short {
+                true => !things.contains(&bare(name)),
+                false => things.binary_search(&bare(name)).is_err(),
+            };
+        if is_open {
+            open.push(name.clone());
+        }
+    }
+    open
 }
 
 /// For each resource of a footprint, in their order, whether a limit counts it.

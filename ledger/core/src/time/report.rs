@@ -191,7 +191,7 @@ impl Report {
         self.pending.granted = match &entry.event {
             Event::ReservationGranted(it) => Some(Granted { reservation: it.clone(), grown: None }),
             Event::ReservationGrown { uid, namespace, footprint, .. } => {
-                state.tracked(namespace, uid).map(|tracked| Granted {
+                state.tracked(namespace, uid).map(|(_, tracked)| Granted {
                     reservation: tracked.reservation.clone(),
                     grown: Some(footprint.clone()),
                 })

@@ -172,16 +172,17 @@ pub fn evaluate<L: Limit>(
         }
         previous = Some((limit, growth));
         let mut may_exceed = false;
-        let delta = growth.common_places(limit.hard()).map(|(place, of_hard)| {
+        let mut delta = Vec::with_capacity(growth.len().min(limit.hard().len()));
+        for (place, of_hard) in growth.common_places(limit.hard()) {
             let (name, amount) = growth.entry(place);
             let (_, hard) = limit.hard().entry(of_hard);
+            delta.push((name.clone(), amount.clone()));
             may_exceed |= match totals.get_mut(place) {
                 Some(total) => *total.get_or_insert_with(|| after(limit, name, amount)) > *hard,
                 None => after(limit, name, amount) > *hard,
             };
-            (name.clone(), amount.clone())
-        });
-        charge.delta = delta.collect();
+        }
+        charge.delta = delta.into_iter().collect();
         if may_exceed && attempt.subresource != "status" {
             refuse_excess(limit, &charge.delta)?;
         }
@@ -214,17 +215,18 @@ fn applies<'l, L: Limit>(
     if !limit.selects(attempt.new) {
         return Ok(false);
     }
-    let traits = &attempt.new.traits;
-    let broken = |source| Denial::BrokenSelector { quota: limit.name().clone(), source };
-    let scopes = scopes::scopes_of(limit.spec()).count();
-    let matching = match scopes::matching(scopes::scopes_of(limit.spec()), traits) {
-        Ok(matching) => matching,
-        Err(_) if !limit.is_enforced() => return Ok(false),
-        Err(error) => return Err(broken(error)),
-    };
-    cover.scopes.extend(matching.iter().map(|scope| scope.name));
-    if matching.len() < scopes {
-        return Ok(false);
+    if limit.spec().is_scoped() {
+        let scopes = || scopes::scopes_of(limit.spec());
+        let broken = |source| Denial::BrokenSelector { quota: limit.name().clone(), source };
+        let matching = match scopes::matching(scopes(), &attempt.new.traits) {
+            Ok(matching) => matching,
+            Err(_) if !limit.is_enforced() => return Ok(false),
+            Err(error) => return Err(broken(error)),
+        };
+        cover.scopes.extend(matching.iter().map(|scope| scope.name));
+        if matching.len() < scopes().count() {
+            return Ok(false);
+        }
     }
     let before = cover.names.len();
     add_owned(limit, attempt, &mut cover.names);
@@ -250,8 +252,12 @@ fn applies<'l, L: Limit>(
 fn add_owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>, to: &mut Vec<&'l str>) {
     let names = || limit.hard().names().map(Name::as_str);
     if attempt.measured {
-        let given = limit.hard().common(&attempt.new.resources);
-        return to.extend(given.map(|(name, ..)| name.as_str()));
+        let hard = limit.hard();
+        to.reserve(hard.len());
+        for (place, _) in hard.common_places(&attempt.new.resources) {
+            to.push(hard.entry(place).0.as_str());
+        }
+        return;
     }
     let mut owned = Evaluator::of(attempt.kind).matching(names(), attempt.context);
     if makes_pods(attempt) {
@@ -279,6 +285,9 @@ impl<'a> Demand<'a> {
     ) -> Result<Self, scopes::BrokenScope> {
         let all = limited.iter().flat_map(|entry| &entry.match_scopes).map(Scope::from);
         let scopes = scopes::matching(all, &attempt.new.traits)?;
+        if limited.is_empty() {
+            return Ok(Self { names: Vec::new(), scopes });
+        }
         let texts: Vec<&Name> = limited
             .iter()
             .filter(|entry| {
@@ -330,10 +339,9 @@ impl<'a> Growth<'a> {
         };
         let new = &attempt.new.resources;
         let over_old = old.map(|old| new.delta_over(&old.resources).without_zeros());
-        let has_zeros = new.iter().any(|(_, amount)| amount.is_zero());
         Ok(Self {
             old,
-            full: match has_zeros {
+            full: match new.has_zeros() {
                 true => Cow::Owned(new.without_zeros()),
                 false => Cow::Borrowed(new),
             },
@@ -364,9 +372,12 @@ impl<'a> Growth<'a> {
 /// # Errors
 /// With all names that have one.
 pub fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
-    let negative = new.resources.iter().filter(|(_, amount)| amount.is_negative());
-    let resources: Vec<Name> = negative.map(|(name, _)| name.clone()).collect();
-    if resources.is_empty() { Ok(()) } else { Err(Denial::NegativeUsage { resources }) }
+    let amounts = new.resources.iter();
+    let mut negative = amounts.filter(|(_, amount)| amount.is_negative()).peekable();
+    if negative.peek().is_none() {
+        return Ok(());
+    }
+    Err(Denial::NegativeUsage { resources: negative.map(|(name, _)| name.clone()).collect() })
 }
 
 /// Compares only names that grow: others may exceed their limits already.

@@ -105,7 +105,7 @@ const fn slot(text: &[u8]) -> usize {
 }
 
 /// The number of a known name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Known(u8);
 
 impl Known {
@@ -122,6 +122,7 @@ impl Known {
         None
     }
 
+    #[inline]
     pub(super) fn text(self) -> &'static str {
         TEXTS[usize::from(self.0)]
     }

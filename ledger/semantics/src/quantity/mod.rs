@@ -148,11 +148,12 @@ impl Quantity {
         self.nanos = nanos;
     }
 
+    /// Whether the number has this sign, given whether a plain one has it.
     #[inline]
-    fn sign(&self) -> Ordering {
+    fn has_sign(&self, sign: Ordering, plain: bool) -> bool {
         match &self.rare {
-            None => self.nanos.cmp(&0),
-            Some(_) => self.number().sign(),
+            None => plain,
+            Some(_) => self.number().sign() == sign,
         }
     }
 
@@ -214,12 +215,17 @@ impl Quantity {
     }
 
     /// The number with the opposite sign, in the same family.
+    #[inline]
     pub fn negated(&self) -> Self {
-        Self::from_number(self.number().negated(), self.format, None)
+        match self.nanos.checked_neg() {
+            Some(nanos) if self.rare.is_none() => Self { nanos, format: self.format, rare: None },
+            _ => Self::from_number(self.number().negated(), self.format, None),
+        }
     }
 
     /// The same number in another family.
     #[must_use]
+    #[inline]
     pub fn in_format(self, format: Format) -> Self {
         match self.rare {
             None => Self { format, ..self },
@@ -235,6 +241,7 @@ impl Quantity {
     }
 
     /// The bytes of memory that the number takes beside the quantity itself: none, unless it is large.
+    #[inline]
     pub fn extra_bytes(&self) -> usize {
         let large = self.rare.as_ref().and_then(|rare| rare.large.as_ref());
         large.map_or(0, |large| size_of::<Rare>() + large.bits() as usize / 8)
@@ -243,7 +250,7 @@ impl Quantity {
     /// Whether it is zero.
     #[inline]
     pub fn is_zero(&self) -> bool {
-        self.sign() == Ordering::Equal
+        self.has_sign(Ordering::Equal, self.nanos == 0)
     }
 
     /// Whether it is a whole number.
@@ -252,17 +259,20 @@ impl Quantity {
     }
 
     /// Whether it is less than zero.
+    #[inline]
     pub fn is_negative(&self) -> bool {
-        self.sign() == Ordering::Less
+        self.has_sign(Ordering::Less, self.nanos < 0)
     }
 
     /// Whether it is more than zero.
+    #[inline]
     pub fn is_positive(&self) -> bool {
-        self.sign() == Ordering::Greater
+        self.has_sign(Ordering::Greater, self.nanos > 0)
     }
 
     /// `self - other`, or zero in the decimal family if that is not positive, as Kubernetes computes the delta of an
     /// update.
+    #[inline]
     pub fn subtract_non_negative(&self, other: &Self) -> Self {
         let mut rest = self.clone();
         rest.sub_assign(other);

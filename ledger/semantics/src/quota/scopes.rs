@@ -50,7 +50,9 @@ pub struct BrokenScope {
 impl Spec {
     /// Whether the quota applies to only some objects of its namespace.
     pub fn is_scoped(&self) -> bool {
-        scopes_of(self).next().is_some()
+        let selector = self.selector.as_ref();
+        !self.scopes.is_empty()
+            || selector.is_some_and(|selector| !selector.match_expressions.is_empty())
     }
 }
 
@@ -67,6 +69,9 @@ pub fn scopes_of(spec: &Spec) -> impl Iterator<Item = Scope<'_>> {
 /// When any of its selectors is invalid, even if another one does not match.
 pub fn matches(spec: &Spec, traits: &Traits) -> Result<bool, BrokenSelector> {
     let mut all = true;
+    if !spec.is_scoped() {
+        return Ok(all);
+    }
     for scope in scopes_of(spec) {
         all &= scope.matches(traits)?;
     }

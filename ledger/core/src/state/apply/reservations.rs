@@ -32,24 +32,25 @@ impl State {
         let owner = entry.actor.principal.clone();
         let place = self.reservations.insert(replaced, reservation.clone(), owner, entry.sequence);
         self.namespaces.get_mut(namespace).pending.insert(place);
-        self.change_claim(place, Change::Add);
+        self.change_claim(namespace, place, Change::Add);
     }
 
-    pub(super) fn grow(
-        &mut self,
-        (namespace, uid): Key<'_>,
-        footprint: &Footprint,
-        expiration: Timestamp,
-    ) {
-        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
+    /// The pending reservation of an object, and its namespace.
+    pub(in crate::state) fn find_held(&self, (namespace, uid): Key<'_>) -> Option<(u32, u32)> {
+        let (place, _) = self.reservations.find_pending(namespace, uid)?;
+        Some((self.namespaces.place(namespace)?, place))
+    }
+
+    pub(super) fn grow(&mut self, key: Key<'_>, footprint: &Footprint, expiration: Timestamp) {
+        let Some((namespace, place)) = self.find_held(key) else {
             return;
         };
-        self.change_claim(place, Change::Remove);
+        self.change_claim(namespace, place, Change::Remove);
         self.reservations.change(place, |reservation| {
             reservation.footprint = footprint.clone();
             reservation.expiration = expiration;
         });
-        self.change_claim(place, Change::Add);
+        self.change_claim(namespace, place, Change::Add);
     }
 
     pub(super) fn extend(&mut self, (namespace, uid): Key<'_>, expiration: Timestamp) {
@@ -69,33 +70,31 @@ impl State {
     }
 
     pub(super) fn commit(&mut self, entry: &Entry, key: Key<'_>, resources: &ResourceList) {
-        let Some((place, tracked)) = self.reservations.find_pending(key.0, key.1) else {
+        let Some((namespace, place)) = self.find_held(key) else {
             return;
         };
-        let footprint = tracked.reservation.footprint.with_resources(resources.clone());
-        self.change_claim(place, Change::Remove);
+        let held = &self.reservations.get(place).reservation.footprint;
+        let footprint = held.with_resources(resources.clone());
+        self.change_claim(namespace, place, Change::Remove);
         // Remove it first: only one commit of each object counts.
-        self.forget_commit(key);
+        self.forget_commit(key, namespace);
         let ended = self.ended(entry, End::Committed);
         self.reservations.commit(place, footprint, ended);
-        let namespace = self.ensure_namespace(key.0);
-        let namespace = self.namespaces.get_mut(namespace);
-        namespace.pending.remove(&place);
-        namespace.committed.insert(place);
-        self.change_claim(place, Change::Add);
+        let places = self.namespaces.get_mut(namespace);
+        places.pending.remove(&place);
+        places.committed.insert(place);
+        self.change_claim(namespace, place, Change::Add);
     }
 
     /// Forgets a commit that a newer one replaces.
-    fn forget_commit(&mut self, (namespace, uid): Key<'_>) {
-        let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
+    fn forget_commit(&mut self, key: Key<'_>, namespace: u32) {
+        let Some((place, _)) = self.reservations.find_committed(key.0, key.1) else {
             return;
         };
-        self.change_claim(place, Change::Remove);
+        self.change_claim(namespace, place, Change::Remove);
         self.bearers.remove(place);
         self.reservations.remove(place);
-        if let Some(namespace) = self.namespaces.place(namespace) {
-            self.namespaces.get_mut(namespace).committed.remove(&place);
-        }
+        self.namespaces.get_mut(namespace).committed.remove(&place);
     }
 
     fn ended(&self, entry: &Entry, how: End) -> Ended {
@@ -103,37 +102,35 @@ impl State {
     }
 
     pub(super) fn end(&mut self, entry: &Entry, key: Key<'_>, how: End) {
-        if let Some((place, _)) = self.reservations.find_pending(key.0, key.1) {
-            self.change_claim(place, Change::Remove);
-            self.settle(place, entry, key.0, how);
+        if let Some((namespace, place)) = self.find_held(key) {
+            self.change_claim(namespace, place, Change::Remove);
+            self.settle(namespace, place, entry, how);
         }
     }
 
     /// Ends a reservation whose claim was removed.
-    pub(super) fn settle(&mut self, place: u32, entry: &Entry, namespace: &str, how: End) {
+    pub(super) fn settle(&mut self, namespace: u32, place: u32, entry: &Entry, how: End) {
         self.bearers.remove(place);
         self.reservations.end(place, self.ended(entry, how));
-        if let Some(namespace) = self.namespaces.place(namespace) {
-            self.namespaces.get_mut(namespace).pending.remove(&place);
-            self.drop_namespace_if_empty(namespace);
-        }
+        self.namespaces.get_mut(namespace).pending.remove(&place);
+        self.drop_namespace_if_empty(namespace);
     }
 
     pub(super) fn end_commit(&mut self, entry: &Entry, key: Key<'_>, how: End) {
-        if let Some((place, _)) = self.reservations.find_committed(key.0, key.1) {
-            self.change_claim(place, Change::Remove);
-            self.settle_commit(place, entry, key.0, how);
+        if let Some((place, _)) = self.reservations.find_committed(key.0, key.1)
+            && let Some(namespace) = self.namespaces.place(key.0)
+        {
+            self.change_claim(namespace, place, Change::Remove);
+            self.settle_commit(namespace, place, entry, how);
         }
     }
 
     /// Ends a commit whose claim was removed.
-    pub(super) fn settle_commit(&mut self, place: u32, entry: &Entry, namespace: &str, how: End) {
+    pub(super) fn settle_commit(&mut self, namespace: u32, place: u32, entry: &Entry, how: End) {
         self.bearers.remove(place);
         self.reservations.end_commit(place, self.ended(entry, how));
-        if let Some(namespace) = self.namespaces.place(namespace) {
-            self.namespaces.get_mut(namespace).committed.remove(&place);
-            self.drop_namespace_if_empty(namespace);
-        }
+        self.namespaces.get_mut(namespace).committed.remove(&place);
+        self.drop_namespace_if_empty(namespace);
     }
 
     /// The footprint that already counts for a reservation or a commit: that of its object, or, if the object was never
@@ -171,18 +168,18 @@ impl State {
     }
 
     /// Adds or removes the claims for an object. Claims depend on the present footprint of the object.
-    pub(super) fn change_claims(&mut self, claims: Claims, direction: Change) {
-        for place in [claims.pending, claims.committed].into_iter().flatten() {
-            self.change_claim(place, direction);
+    pub(super) fn change_claims(&mut self, namespace: &str, claims: Claims, direction: Change) {
+        let mut places = [claims.pending, claims.committed].into_iter().flatten().peekable();
+        if places.peek().is_some()
+            && let Some(namespace) = self.namespaces.place(namespace)
+        {
+            places.for_each(|place| self.change_claim(namespace, place, direction));
         }
     }
 
-    pub(in crate::state) fn change_claim(&mut self, place: u32, direction: Change) {
+    pub(in crate::state) fn change_claim(&mut self, namespace: u32, place: u32, direction: Change) {
         let tracked = self.reservations.get(place);
         let Some((claim, target)) = tracked.claim() else {
-            return;
-        };
-        let Some(namespace) = self.namespaces.place(&tracked.reservation.namespace) else {
             return;
         };
         let beside = self.beside(tracked).cloned();

@@ -130,16 +130,22 @@ impl State {
 
     /// The groups that count objects of a namespace, even if the namespace is empty.
     pub(crate) fn chain_of(&self, namespace: &Name) -> GroupPath {
+        if self.groups.is_empty() {
+            return GroupPath::default();
+        }
         match self.namespaces.find(namespace) {
-            _ if self.groups.is_empty() => GroupPath::default(),
             Some(namespace) => namespace.chain.clone(),
             None => self.groups.chain(namespace, None),
         }
     }
 
-    /// The pending reservations whose ends may make room for an object of a namespace, soonest first; none if there are
-    /// more than `most`, or if too many namespaces would have to be searched.
-    pub(crate) fn soonest_for(&self, namespace: &Name, most: usize) -> Option<Vec<&Reservation>> {
+    /// The pending reservations whose ends may make room for an object of a namespace, and their places, soonest first;
+    /// none if there are more than `most`, or if too many namespaces would have to be searched.
+    pub(crate) fn soonest_for(
+        &self,
+        namespace: &Name,
+        most: usize,
+    ) -> Option<Vec<(u32, &Reservation)>> {
         let mut places: BTreeSet<u32> = self.namespaces.place(namespace).into_iter().collect();
         for link in self.chain_of(namespace).iter() {
             if self.groups.get(link.group).record.spec.extensions.each {
@@ -157,8 +163,8 @@ impl State {
         }
         let pending = namespaces().flat_map(|namespace| &namespace.pending);
         let mut pending: Vec<_> =
-            pending.map(|&place| &*self.reservations.get(place).reservation).collect();
-        pending.sort_by_key(|reservation| {
+            pending.map(|&place| (place, &*self.reservations.get(place).reservation)).collect();
+        pending.sort_by_key(|(_, reservation)| {
             (reservation.expiration, &reservation.namespace, &reservation.uid)
         });
         Some(pending)

@@ -66,13 +66,14 @@ impl State {
         resource: &'a str,
         name: &'a str,
     ) -> impl Iterator<Item = &'a Tracked> {
-        self.reservations.pending_for(Target { namespace, resource, name })
+        let target = Target { namespace, resource, name };
+        let all = self.reservations.pending_for(self.reservations.hash_of_target(target), target);
+        all.map(|(_, tracked)| tracked)
     }
 
     /// The reservation for an object, pending or not, without the held amounts.
-    pub(crate) fn tracked(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
-        let found = self.reservations.find(namespace, uid);
-        found.map(|(_, tracked)| tracked)
+    pub(crate) fn tracked(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
+        self.reservations.find(namespace, uid)
     }
 
     /// The committed footprint of an object that was not observed.
@@ -112,8 +113,12 @@ impl State {
 
     /// The pending reservation for an object.
     pub(crate) fn pending_of(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
-        let pending = self.reservations.find_pending(namespace, uid);
-        pending.map(|(_, tracked)| tracked)
+        self.find_pending(namespace, uid).map(|(_, tracked)| tracked)
+    }
+
+    /// The same with its place.
+    pub(crate) fn find_pending(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
+        self.reservations.find_pending(namespace, uid)
     }
 
     pub(in crate::state) fn reservation_view(&self, tracked: &Tracked) -> ReservationView {

@@ -29,6 +29,18 @@ enum Text {
 }
 
 impl Name {
+    /// The number of a name that nearly all objects have in common, below [`Self::KNOWN`].
+    #[inline]
+    pub const fn known(&self) -> Option<usize> {
+        match &self.0 {
+            Text::Known(known) => Some(known.number()),
+            Text::Other(_) => None,
+        }
+    }
+
+    /// The number of names that have a number.
+    pub const KNOWN: usize = known::TEXTS.len();
+
     /// The text of the name.
     #[inline]
     pub fn as_str(&self) -> &str {
@@ -68,6 +80,7 @@ impl PartialEq for Name {
 impl Eq for Name {}
 
 impl PartialOrd for Name {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

@@ -182,6 +182,7 @@ impl Wire for Quantity {
         put_in_format(self, self.format(), writer);
         debug_assert_eq!(self.spelling(), None, "the ledger holds canonical quantities");
     }
+    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match u8::take(reader)? {
             SCALED => {
@@ -209,7 +210,11 @@ impl Wire for Timestamp {
 
 impl Wire for ResourceList {
     fn put(&self, writer: &mut Writer) {
-        writer.list(self.iter());
+        writer.count(self.len());
+        for (name, quantity) in self.iter() {
+            name.put(writer);
+            quantity.put(writer);
+        }
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let items = Vec::<(quota_semantics::Name, Quantity)>::take(reader)?;
@@ -222,6 +227,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
         self.0.put(writer);
         self.1.put(writer);
     }
+    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok((A::take(reader)?, B::take(reader)?))
     }

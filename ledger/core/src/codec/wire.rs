@@ -69,12 +69,14 @@ impl Writer {
         Self { names: Some(Names::default()), body: Vec::with_capacity(bytes) }
     }
 
+    #[inline(never)]
     fn plain<T: bincode::Encode>(&mut self, value: T) {
         bincode::encode_into_writer(value, Body(&mut self.body), CONFIG)
             .expect("writing plain data to memory does not fail");
     }
 
     /// As [`Self::plain`], with a fast path for the small numbers that are most frequent.
+    #[inline]
     fn number(&mut self, number: u64) {
         match u8::try_from(number) {
             Ok(byte @ ..=ONE_BYTE_MAX) => self.body.push(byte),
@@ -85,26 +87,6 @@ impl Writer {
     /// The number of items or bytes that follow.
     pub(crate) fn count(&mut self, count: usize) {
         self.number(count as u64);
-    }
-
-    /// Writes a list of names, each with its value.
-    pub(crate) fn list<'n, T: Wire + 'n>(
-        &mut self,
-        list: impl ExactSizeIterator<Item = (&'n Name, &'n T)>,
-    ) {
-        self.count(list.len());
-        let mut before = None;
-        for (name, value) in list {
-            match &mut self.names {
-                Some(names) => {
-                    let number = names.number_after(before, name);
-                    before = Some(number);
-                    number.put(self);
-                }
-                None => self.text(name),
-            }
-            value.put(self);
-        }
     }
 
     pub(crate) fn text(&mut self, text: &str) {
@@ -124,13 +106,13 @@ impl Writer {
             return self.body;
         };
         let names = names.list();
-        let text = names.clone().map(|name| name.len() + PER_NAME);
+        let text = names.iter().map(|name| name.len() + PER_NAME);
         let mut head = Writer {
             names: None,
             body: Vec::with_capacity(text.sum::<usize>() + PER_NAME + self.body.len()),
         };
         head.count(names.len());
-        names.for_each(|name| head.text(name));
+        names.iter().for_each(|name| head.text(name));
         head.body.extend_from_slice(&self.body);
         head.body
     }
@@ -156,6 +138,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
+    #[inline(never)]
     fn plain<T: bincode::Decode<()>>(&mut self) -> Result<T, DecodeError> {
         let (value, read) = bincode::decode_from_slice(self.rest, CONFIG).map_err(explain)?;
         self.rest = &self.rest[read..];
@@ -163,6 +146,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next number, if it is encoded in one byte.
+    #[inline]
     fn short(&mut self) -> Option<u8> {
         match self.rest {
             [byte @ ..=ONE_BYTE_MAX, rest @ ..] => {
@@ -173,6 +157,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn byte(&mut self) -> Result<u8, DecodeError> {
         let Some((byte, rest)) = self.rest.split_first() else {
             return Err(DecodeError("bytes end early".into()));
@@ -213,9 +198,11 @@ fn explain(error: bincode::error::DecodeError) -> DecodeError {
 macro_rules! number {
     ($($type:ty),*) => { $(
         impl Wire for $type {
+            #[inline]
             fn put(&self, writer: &mut Writer) {
                 writer.number(u64::from(*self));
             }
+            #[inline]
             fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 match reader.short() {
                     Some(byte) => Ok(byte.into()),
@@ -229,9 +216,11 @@ number!(u32, u64);
 
 /// Zigzag as in bincode: 0, -1, 1, -2, … are encoded as 0, 1, 2, 3, ….
 impl Wire for i64 {
+    #[inline]
     fn put(&self, writer: &mut Writer) {
         writer.number(((*self << 1) ^ (*self >> 63)).cast_unsigned());
     }
+    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let number = u64::take(reader)?;
         Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
@@ -239,27 +228,33 @@ impl Wire for i64 {
 }
 
 impl Wire for u8 {
+    #[inline]
     fn put(&self, writer: &mut Writer) {
         writer.body.push(*self);
     }
+    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         reader.byte()
     }
 }
 
 impl Wire for i8 {
+    #[inline]
     fn put(&self, writer: &mut Writer) {
         writer.body.push(self.cast_unsigned());
     }
+    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         reader.byte().map(u8::cast_signed)
     }
 }
 
 impl Wire for bool {
+    #[inline]
     fn put(&self, writer: &mut Writer) {
         writer.body.push(u8::from(*self));
     }
+    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match reader.byte()? {
             0 => Ok(false),
@@ -269,27 +264,30 @@ impl Wire for bool {
     }
 }
 
-macro_rules! plain {
-    ($($type:ty),*) => { $(
-        impl Wire for $type {
-            fn put(&self, writer: &mut Writer) {
-                writer.plain(*self);
-            }
-            fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                reader.plain()
-            }
-        }
-    )* };
+impl Wire for [u8; 16] {
+    #[inline]
+    fn put(&self, writer: &mut Writer) {
+        writer.body.extend_from_slice(self);
+    }
+    #[inline]
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let Some((bytes, rest)) = reader.rest.split_first_chunk() else {
+            return Err(DecodeError("bytes end early".into()));
+        };
+        reader.rest = rest;
+        Ok(*bytes)
+    }
 }
-plain!([u8; 16]);
 
 impl Wire for Name {
+    #[inline]
     fn put(&self, writer: &mut Writer) {
         match &mut writer.names {
             Some(names) => names.number(self).put(writer),
             None => writer.text(self),
         }
     }
+    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let number = u32::take(reader)?;
         let name = usize::try_from(number).ok().and_then(|index| reader.names.get(index));

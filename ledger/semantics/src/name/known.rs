@@ -2,7 +2,7 @@
 //! compared letter by letter.
 
 /// Sorted, so that numbers are in the order of the texts.
-const TEXTS: &[&str] = &[
+pub(super) const TEXTS: &[&str] = &[
     "",
     "ConfigMap",
     "CronJob",
@@ -124,7 +124,12 @@ impl Known {
 
     #[inline]
     pub(super) fn text(self) -> &'static str {
-        TEXTS[usize::from(self.0)]
+        TEXTS[self.number()]
+    }
+
+    #[inline]
+    pub(super) const fn number(self) -> usize {
+        self.0 as usize
     }
 }
 

@@ -20,10 +20,13 @@ use std::{cmp::Ordering, fmt, hash, sync::Arc};
 
 use num_bigint::{BigInt, Sign};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use serde_json::value::RawValue;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+};
 
 use self::number::Number;
+use crate::embedded::EMBEDDED;
 
 /// Billionths in one whole unit.
 const NANOS: i128 = 1_000_000_000;
@@ -380,7 +383,8 @@ impl Quantity {
             return Ok(Self::new(0, Format::Unset));
         }
         let inner = token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-        inner.unwrap_or(token).trim().parse()
+        let text = inner.unwrap_or(token);
+        parse::plain(text).map_or_else(|| text.trim().parse(), Ok)
     }
 }
 
@@ -394,7 +398,34 @@ impl Serialize for Quantity {
 /// mean more than their floating-point numbers. So not inside `#[serde(flatten)]` or untagged enums.
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let token = Box::<RawValue>::deserialize(deserializer)?;
-        Self::spelled(token.get()).map_err(de::Error::custom)
+        deserializer.deserialize_newtype_struct(EMBEDDED, Token)
+    }
+}
+
+/// Reads a token as serde_json hands it to `RawValue`, which would be a copy of it.
+struct Token;
+
+impl<'de> Visitor<'de> for Token {
+    type Value = Quantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a quantity")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut token: A) -> Result<Quantity, A::Error> {
+        token.next_key::<IgnoredAny>()?;
+        token.next_value_seed(self)
+    }
+
+    fn visit_str<E: de::Error>(self, token: &str) -> Result<Quantity, E> {
+        Quantity::spelled(token).map_err(E::custom)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Token {
+    type Value = Quantity;
+
+    fn deserialize<D: Deserializer<'de>>(self, token: D) -> Result<Quantity, D::Error> {
+        token.deserialize_str(self)
     }
 }

@@ -101,28 +101,37 @@ impl FromStr for Quantity {
 /// Most digits of a plain number: with any of its suffixes it fits, and stays below Kubernetes' cap.
 const PLAIN_DIGITS: usize = 9;
 
+/// One unit in billionths. Those of the suffixes below fit a machine word.
+const ONE: i64 = NANOS as i64;
+
 /// Parses the most frequent form of quantities: whole numbers without leading zeros, with the usual suffixes. Their
 /// spelling is either canonical, or ends in zeros and is dropped.
-fn plain(text: &str) -> Option<Quantity> {
-    let (digits, suffix) = take_digits(text);
-    let has_leading_zero = digits.starts_with('0') && digits.len() > 1;
-    if !(1..=PLAIN_DIGITS).contains(&digits.len()) || has_leading_zero {
+pub(super) fn plain(text: &str) -> Option<Quantity> {
+    let text = text.as_bytes();
+    let (mut digits, mut number) = (0, 0_i64);
+    while let Some(digit @ b'0'..=b'9') = text.get(digits) {
+        if digits == PLAIN_DIGITS {
+            return None;
+        }
+        number = number * 10 + i64::from(digit - b'0');
+        digits += 1;
+    }
+    let has_leading_zero = digits > 1 && text[0] == b'0';
+    if digits == 0 || has_leading_zero {
         return None;
     }
-    let (unit, format) = match suffix.as_bytes() {
-        b"" => (NANOS, Format::DecimalSI),
-        b"m" => (NANOS / 1000, Format::DecimalSI),
-        b"k" => (NANOS * 1000, Format::DecimalSI),
-        b"M" => (NANOS * 1_000_000, Format::DecimalSI),
-        b"G" => (NANOS * NANOS, Format::DecimalSI),
-        b"Ki" => (NANOS << 10, Format::BinarySI),
-        b"Mi" => (NANOS << 20, Format::BinarySI),
-        b"Gi" => (NANOS << 30, Format::BinarySI),
+    let (unit, format) = match &text[digits..] {
+        b"" => (ONE, Format::DecimalSI),
+        b"m" => (ONE / 1000, Format::DecimalSI),
+        b"k" => (ONE * 1000, Format::DecimalSI),
+        b"M" => (ONE * 1_000_000, Format::DecimalSI),
+        b"G" => (ONE * ONE, Format::DecimalSI),
+        b"Ki" => (ONE << 10, Format::BinarySI),
+        b"Mi" => (ONE << 20, Format::BinarySI),
+        b"Gi" => (ONE << 30, Format::BinarySI),
         _ => return None,
     };
-    let append = |number: u32, digit: u8| number * 10 + u32::from(digit - b'0');
-    let nanos = Number::Small(i128::from(digits.bytes().fold(0, append)) * unit);
-    Some(Quantity::from_number(nanos, format, None))
+    Some(Quantity { nanos: i128::from(number) * i128::from(unit), format, rare: None })
 }
 
 /// Parses any text.

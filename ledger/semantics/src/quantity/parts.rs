@@ -32,17 +32,16 @@ impl Quantity {
     }
 
     /// The number `digits * 10^power`. A fraction below a billionth is rounded away from zero.
+    #[inline]
     pub fn from_scaled(digits: i64, power: i8, format: Format) -> Self {
         let exponent = i32::from(power) + 9;
         // Nearly all numbers need no rounding and no large number.
-        let small = || {
-            let power = 10_i64.checked_pow(u32::try_from(exponent).ok()?)?;
-            i128::from(digits).checked_mul(power.into())
-        };
-        let number = match small() {
-            Some(nanos) => Number::Small(nanos),
-            None => number::scaled(&Number::Small(digits.into()), 0, exponent.into()),
-        };
+        if let Ok(exponent) = usize::try_from(exponent)
+            && let Some(power) = POWERS.get(exponent)
+        {
+            return Self { nanos: i128::from(digits) * i128::from(*power), format, rare: None };
+        }
+        let number = number::scaled(&Number::Small(digits.into()), 0, exponent.into());
         Self::from_number(number, format, None)
     }
 
@@ -62,6 +61,17 @@ impl Quantity {
         self.rare.as_ref()?.spelling.as_deref()
     }
 }
+
+/// The powers of ten that fit a machine word.
+const POWERS: [i64; 19] = {
+    let mut powers = [1; 19];
+    let mut exponent = 1;
+    while exponent < powers.len() {
+        powers[exponent] = powers[exponent - 1] * 10;
+        exponent += 1;
+    }
+    powers
+};
 
 /// The decimal suffixes from 10^-9 on, each a thousand times the one before.
 pub(super) const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];

@@ -395,7 +395,7 @@ const SERVER: [&str; 2] = ["tls.crt", "tls.key"];
 const CLIENT: [&str; 2] = ["client.crt", "client.key"];
 
 fn certs(wanted: &Certs, output: &Output) -> Outcome {
-    let made = make(wanted)?;
+    let made = make_certificates(wanted)?;
     let dir = &wanted.dir;
     let about = |error: std::io::Error| Failure::from(error).about(dir.display());
     fs::create_dir_all(dir).map_err(about)?;
@@ -407,7 +407,7 @@ fn certs(wanted: &Certs, output: &Output) -> Outcome {
     }
     for (name, pem) in &made {
         let file = dir.join(name);
-        write(&file, pem).map_err(|error| Failure::from(error).about(file.display()))?;
+        write_pem(&file, pem).map_err(|error| Failure::from(error).about(file.display()))?;
     }
     note(format!(
         "made in {}: a CA, the webhook's certificate, and {} for the API server; the CA's key is not kept",
@@ -425,7 +425,7 @@ fn certs(wanted: &Certs, output: &Output) -> Outcome {
 }
 
 /// The names and contents of the files.
-fn make(wanted: &Certs) -> Outcome<Vec<(&'static str, String)>> {
+fn make_certificates(wanted: &Certs) -> Outcome<Vec<(&'static str, String)>> {
     let unmade = |error: rcgen::Error| Failure::general(error.to_string());
     let mut ca = parameters(wanted, &[], "Quota Ledger webhook CA")?;
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -469,7 +469,7 @@ fn parameters(wanted: &Certs, hosts: &[String], common_name: &str) -> Outcome<Ce
 }
 
 /// Writes a file. A key is never readable by others, not even for a moment.
-fn write(file: &Path, pem: &str) -> std::io::Result<()> {
+fn write_pem(file: &Path, pem: &str) -> std::io::Result<()> {
     let is_key = file.extension().is_some_and(|extension| extension == "key");
     // The mode of a file that exists would stay.
     match fs::remove_file(file) {
@@ -544,7 +544,7 @@ fn absolute(path: &Path) -> Outcome<String> {
 fn man(directory: &Path, output: &Output) -> Outcome {
     let about = |error: io::Error| Failure::from(error).about(directory.display());
     fs::create_dir_all(directory).map_err(about)?;
-    let pages = pages().map_err(about)?;
+    let pages = manual_pages().map_err(about)?;
     for (name, page) in &pages {
         fs::write(directory.join(name), page).map_err(about)?;
     }
@@ -553,22 +553,22 @@ fn man(directory: &Path, output: &Output) -> Outcome {
 }
 
 /// The file names and pages: `quotactl.1`, `quotactl-get.1`, `quotactl-get-quota.1`, …
-fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+fn manual_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut root = Arguments::command().disable_help_subcommand(true);
     // Gives commands their whole names, and the options that all of them have.
     root.build();
     let mut pages = Vec::new();
-    add(&root, &mut pages)?;
+    add_manual_pages(&root, &mut pages)?;
     Ok(pages)
 }
 
-fn add(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+fn add_manual_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     let page = Man::new(command.clone());
     let mut text = Vec::new();
     page.render(&mut text)?;
     pages.push((page.get_filename(), text));
     let visible = command.get_subcommands().filter(|it| !it.is_hide_set());
-    visible.into_iter().try_for_each(|it| add(it, pages))
+    visible.into_iter().try_for_each(|it| add_manual_pages(it, pages))
 }
 
 // Files for Prometheus and Grafana: alerts, a dashboard, and monitors for the Prometheus operator. The files are those
@@ -666,7 +666,7 @@ mod man_tests {
 
     #[test]
     fn every_command_has_a_page_of_its_own() {
-        let all = pages().unwrap();
+        let all = manual_pages().unwrap();
         let count = all.len();
         let pages: BTreeMap<_, _> =
             all.into_iter().map(|(name, text)| (name, String::from_utf8(text).unwrap())).collect();

@@ -248,7 +248,7 @@ fn blocks(before: &Durable, frames: &[u8], throttle: &Throttle) -> Result<Vec<Pa
         };
         let end = block.2.saturating_add(found.bytes.len());
         if block.2 > block.1 && end.saturating_sub(block.1) > BLOCK_BYTES {
-            encode(&block.0, &frames[block.1..block.2], &mut pairs);
+            encode_blocks(&block.0, &frames[block.1..block.2], &mut pairs);
             throttle.pause();
             block = (position, block.2, block.2);
         }
@@ -256,7 +256,7 @@ fn blocks(before: &Durable, frames: &[u8], throttle: &Throttle) -> Result<Vec<Pa
         block.2 = end;
     }
     if block.2 > block.1 {
-        encode(&block.0, &frames[block.1..block.2], &mut pairs);
+        encode_blocks(&block.0, &frames[block.1..block.2], &mut pairs);
     }
     Ok(pairs)
 }
@@ -293,7 +293,7 @@ impl Epoch {
             let position = Durable { sequence: from.saturating_sub(1), ..self.before };
             self.damaged(&position, why)
         };
-        let Some(found) = database.key_at_or_below(&key(from, u32::MAX))? else {
+        let Some(found) = database.key_at_or_below(&block_key(from, u32::MAX))? else {
             return match self.sealed.get() {
                 Some(_) => Err(place("the database has lost it".to_owned())),
                 None => Ok(()),
@@ -302,7 +302,7 @@ impl Epoch {
         let Some((first, _)) = parse_key(&found) else {
             return Err(place("a key that is none".to_owned()));
         };
-        let key = key(first, 0);
+        let key = block_key(first, 0);
         let mut pairs = filled(database, &key, CHUNK_PAIRS)?;
         if pairs.is_empty() {
             return Err(place("a block that has no value".to_owned()));
@@ -487,7 +487,7 @@ const RAW: u8 = 0;
 const LZ4: u8 = 1;
 
 /// The key of a piece.
-fn key(first_sequence: u64, piece: u32) -> [u8; 12] {
+fn block_key(first_sequence: u64, piece: u32) -> [u8; 12] {
     let mut key = [0; 12];
     key[..8].copy_from_slice(&first_sequence.to_be_bytes());
     key[8..].copy_from_slice(&piece.to_be_bytes());
@@ -502,7 +502,7 @@ fn parse_key(key: &[u8]) -> Option<(u64, u32)> {
 }
 
 /// Appends the pairs of a block of these frames, which continue `before`.
-fn encode(before: &Durable, frames: &[u8], pairs: &mut Vec<Pair>) {
+fn encode_blocks(before: &Durable, frames: &[u8], pairs: &mut Vec<Pair>) {
     let packed = lz4_flex::block::compress(frames);
     let (codec, stored) =
         if packed.len() < frames.len() { (LZ4, packed.as_slice()) } else { (RAW, frames) };
@@ -520,7 +520,7 @@ fn encode(before: &Durable, frames: &[u8], pairs: &mut Vec<Pair>) {
         let taken = rest.len().min(VALUE_BYTES.saturating_sub(value.len()));
         value.extend_from_slice(&rest[..taken]);
         rest = &rest[taken..];
-        pairs.push((key(first, piece).to_vec(), std::mem::take(&mut value)));
+        pairs.push((block_key(first, piece).to_vec(), std::mem::take(&mut value)));
         if rest.is_empty() {
             return;
         }
@@ -601,8 +601,8 @@ mod block_tests {
     #[test]
     fn version_1_has_these_bytes() {
         let mut pairs = Vec::new();
-        encode(&before(7), b"incompressible", &mut pairs);
-        encode(&before(8), &[7; 100], &mut pairs);
+        encode_blocks(&before(7), b"incompressible", &mut pairs);
+        encode_blocks(&before(8), &[7; 100], &mut pairs);
         let bytes: Vec<u8> = pairs.into_iter().flat_map(|(k, v)| [k, v].concat()).collect();
         golden::check("blocks", &bytes);
     }
@@ -616,7 +616,7 @@ mod block_tests {
                 if random { (state >> 24) as u8 } else { 3 }
             }).collect();
             let mut pairs = Vec::new();
-            encode(&before(7), &frames, &mut pairs);
+            encode_blocks(&before(7), &frames, &mut pairs);
             prop_assert!(pairs.iter().all(|(_, value)| value.len() <= VALUE_BYTES));
             let header = parse_header(&pairs[0].1).unwrap();
             prop_assert_eq!((header.pieces, header.before), (pairs.len(), before(7)));
@@ -630,7 +630,7 @@ mod block_tests {
         #[test]
         fn arbitrary_values_never_panic(value in proptest::collection::vec(any::<u8>(), 0..300)) {
             if let Ok(header) = parse_header(&value) {
-                let pairs = [(key(header.before.sequence.wrapping_add(1), 0).to_vec(), value)];
+                let pairs = [(block_key(header.before.sequence.wrapping_add(1), 0).to_vec(), value)];
                 let _ = decode(&header, &pairs, &mut Vec::new());
             }
         }

@@ -78,7 +78,7 @@ fn a_place_without_its_value_is_damage_and_is_named() {
         }
     }
     // A later piece of a block, once other blocks follow.
-    let block = super::key(1, 1).to_vec();
+    let block = block_key(1, 1).to_vec();
     epoch.with(&disk, |database| database.insert(vec![(block, Vec::new())])).unwrap();
     match epoch.verify(&disk, |_| {}) {
         Err(Error::Damaged(damage)) => assert_eq!(damage.sequence, Some(1)),
@@ -96,7 +96,7 @@ fn blocks_of_another_size_are_read() {
     for _ in 0..40 {
         let before = position;
         let frames = frames(&mut position, 8, 1000);
-        super::encode(&before, &frames, &mut pairs);
+        encode_blocks(&before, &frames, &mut pairs);
         all.extend(frames);
     }
     epoch.with(disk.as_ref(), |database| database.insert(pairs)).unwrap();

@@ -54,15 +54,22 @@ impl Candidate {
     pub fn read(json: &[u8]) -> Result<Self, CandidateError> {
         let unread = |error: &dyn std::fmt::Display| CandidateError::Unreadable(error.to_string());
         refuse_embedded(json).map_err(|error| unread(&error))?;
-        let value: Value =
+        let mut value: Value =
             serde_json::from_slice(&exact_numbers(json)).map_err(|error| unread(&error))?;
         let is_group = value["kind"] == group::manifest::KIND;
         let place = match is_group {
             true => "spec.quota.hard",
             false => "spec.hard",
         };
-        let wrong = unreadable(&value, place);
+        let mut wrong = unreadable(&mut value, place);
         if !wrong.is_empty() {
+            // What else is wrong, apart from what depends on these amounts.
+            let rest = Self::read(value.to_string().as_bytes());
+            if let Err(CandidateError::Invalid(more)) = rest {
+                let depends = |error: &FieldError| error.field.starts_with("metadata.annotations");
+                wrong.extend(more.into_iter().filter(|error| !depends(error)));
+                wrong.truncate(ERRORS_MAX);
+            }
             return Err(CandidateError::Invalid(wrong));
         }
         if is_group {
@@ -106,17 +113,22 @@ fn forget_store(metadata: &mut Metadata) {
     metadata.managed_fields.clear();
 }
 
-/// The limits that are no quantities.
-fn unreadable(manifest: &Value, place: &str) -> Vec<FieldError> {
+/// Takes out the limits that are no quantities.
+fn unreadable(manifest: &mut Value, place: &str) -> Vec<FieldError> {
     let pointer = format!("/{}", place.replace('.', "/"));
-    let hard = manifest.pointer(&pointer).and_then(Value::as_object);
-    let error = |(resource, token): (&String, &Value)| {
-        let error = Quantity::from_json_token(&token.to_string()).err()?;
-        let field = format!("{place}[{resource}]");
-        Some(FieldError::invalid(field, token, error.to_string()))
-    };
-    let errors = hard.into_iter().flatten().filter_map(error);
-    errors.take(ERRORS_MAX).collect()
+    let mut errors = Vec::new();
+    if let Some(hard) = manifest.pointer_mut(&pointer).and_then(Value::as_object_mut) {
+        hard.retain(|resource, token| {
+            let Err(error) = Quantity::from_json_token(&token.to_string()) else {
+                return true;
+            };
+            let field = format!("{place}[{resource}]");
+            errors.push(FieldError::invalid(field, &*token, error.to_string()));
+            false
+        });
+    }
+    errors.truncate(ERRORS_MAX);
+    errors
 }
 
 #[cfg(test)]
@@ -166,6 +178,10 @@ mod tests {
             r#"{{{meta},"spec":{{"hard":{{"pods":"x","cpu":"1","memory":"y"}}}}}}"#
         ));
         assert_eq!(wrong, ["spec.hard[memory]", "spec.hard[pods]"]);
+        let wrong = fields(
+            r#"{"metadata":{"name":"Q","namespace":"a"},"spec":{"hard":{"pods":"x","cpu":"-1"}}}"#,
+        );
+        assert_eq!(wrong, ["spec.hard[pods]", "metadata.name", "spec.hard[cpu]"]);
         let wrong =
             fields(r#"{"metadata":{"name":"Q","namespace":"a"},"spec":{"hard":{"pods":"-1"}}}"#);
         assert_eq!(wrong, ["metadata.name", "spec.hard[pods]"]);

@@ -143,7 +143,6 @@ impl Problem {
     }
 
     /// The same problem, with the position of the ledger at the decision.
-    #[expect(clippy::wrong_self_convention, reason = "it is named as the field of the response")]
     pub fn as_of(mut self, Head { sequence, time }: Head) -> Self {
         self.0.wire.as_of = Some(AsOf { sequence, time });
         self

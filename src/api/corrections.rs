@@ -66,7 +66,7 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
         return Err(cause.into());
     };
     if !is_change_reason(reason) {
-        let wrong = format!("at most {} bytes, no control characters", CHANGE_REASON_MAX_BYTES);
+        let wrong = format!("at most {CHANGE_REASON_MAX_BYTES} bytes, no control characters");
         return Err(FieldProblem::invalid("reason", reason, &wrong).into());
     }
     Ok(Arc::new(Actor { reason: Some(reason.into()), ..actor.clone() }))

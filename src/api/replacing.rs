@@ -112,17 +112,20 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
     }
 }
 
+/// Decides about a quota or group, and answers what was set, and whether it is new.
+type Set<S, C> = fn(
+    &mut DecisionContext<'_>,
+    &Arc<Actor>,
+    S,
+    Option<Precondition>,
+) -> Result<(C, bool), Problem>;
+
 /// Sets a quota or group. `read` reads it, and answers the warnings; `set` decides, and answers whether it is new;
 /// `about` tells how many amounts the response shows, and where the object is.
 pub(super) async fn put<S: Send + 'static, C: Send + 'static>(
     (app, actor, headers, text): (App, Arc<Actor>, HeaderMap, ObjectText),
     read: impl FnOnce(&App, &ObjectText) -> Result<(S, Vec<String>), Problem> + Send + 'static,
-    set: fn(
-        &mut DecisionContext<'_>,
-        &Arc<Actor>,
-        S,
-        Option<Precondition>,
-    ) -> Result<(C, bool), Problem>,
+    set: Set<S, C>,
     about: fn(&C) -> (usize, Option<HeaderValue>),
     show: fn(&Turn, &App, C, Head) -> Response,
 ) -> Response {

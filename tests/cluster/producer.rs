@@ -40,7 +40,9 @@ pub(crate) struct Published {
 
 /// Starts a cluster that takes what is published.
 pub(crate) fn start(directory: &Path) -> Nodes {
-    let setup = Setup { has_events: true, ..Setup::default() };
+    // No reservation expires meanwhile, however slow the machine is.
+    let nodes = "[reservations]\ndefault_ttl = \"10m\"\n".to_owned();
+    let setup = Setup { has_events: true, nodes, ..Setup::default() };
     let cluster = Nodes::start(directory, setup);
     set_quotas(&cluster.daemon(cluster.leader()).api);
     cluster

@@ -165,7 +165,7 @@ mod tests {
         for how in ["early", "by a panic"] {
             let own = std::env::current_exe().unwrap();
             let mut child = std::process::Command::new(own);
-            child.args(["--exact", "supervisor::tests::a_panic_or_an_early_end_ends_the_process"]);
+            child.args(["--exact", "fatal::tests::a_panic_or_an_early_end_ends_the_process"]);
             let output = child.env(HOW, how).output().unwrap();
             // The code of a failed test is another one.
             assert_eq!(output.status.code(), Some(1), "{how}: {output:?}");

@@ -237,7 +237,7 @@ impl Leader {
             });
             metrics::watermarks_missing(missing.len());
             ages(&progress);
-            metrics::queue_lines(queue.len());
+            metrics::queue_lines(queue.queued());
             awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress, &names));
             let news = absent.leave_out(progress, &names);
             // Versions may have passed those of a lost history, and the watermarks may be of the new one.

@@ -595,7 +595,7 @@ impl Queue {
     }
 
     /// The number of queued lines.
-    pub fn len(&self) -> usize {
+    pub fn queued(&self) -> usize {
         self.lines.max_capacity() - self.lines.capacity()
     }
 }
@@ -638,7 +638,7 @@ mod tests {
         assert!(queue.push(vec![b'b'; 5]).now_or_never().is_none(), "too many bytes");
         queue.push(vec![b'c'; 4]).await.unwrap();
         assert!(queue.push(Vec::new()).now_or_never().is_none(), "too many lines");
-        assert_eq!((queue.len(), queue.pushed()), (2, 2));
+        assert_eq!((queue.queued(), queue.pushed()), (2, 2));
         drop(lines.recv().await);
         assert!(queue.push(vec![b'd'; 100]).now_or_never().is_none());
         drop(lines.recv().await);

@@ -7,7 +7,6 @@ use crate::{
     support::{nats::Server, quotad::Quotad, until},
 };
 use quota_semantics::{Span, Timestamp, resource::ResourceList};
-use quotad;
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -16,7 +16,6 @@ use super::{
     },
 };
 use quota_semantics::{Span, Timestamp, quantity::Quantity};
-use quotad;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;

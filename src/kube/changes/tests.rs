@@ -40,11 +40,7 @@ proptest! {
                 event: event(kind, namespace.as_str().into()),
             })
             .collect();
-        let deletions = || {
-            let mut deletions = Deletions::default();
-            deletions.most = usize::MAX;
-            deletions
-        };
+        let deletions = || Deletions { most: usize::MAX, ..Deletions::default() };
         let mut together = Window { head, deletions: deletions(), ..Window::default() };
         let mut single = Window { head, deletions: deletions(), ..Window::default() };
         together.take_all(&entries);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::namespaces::Claim;
 use crate::{
-    codec::{DecodeError, Reader, Wire, Writer, record, variants},
+    codec::{record, variants},
     event::{Reservation, Sequence},
     size,
 };
@@ -108,37 +108,26 @@ pub(crate) struct Tracked {
     pub(crate) owner: Name,
     /// The committed footprint, until the object is observed or the holder returns it.
     pub(crate) committed: Option<Arc<Footprint>>,
-    /// Its size in bytes.
-    size: u32,
 }
 
 impl Tracked {
     /// A pending reservation.
     pub(crate) fn pending(reservation: Arc<Reservation>, owner: Name, entry: Sequence) -> Self {
-        let mut tracked = Self { reservation, entry, ended: None, owner, committed: None, size: 0 };
-        tracked.measure();
-        tracked
-    }
-
-    /// Determines its size.
-    fn measure(&mut self) {
-        let size = size::of_reservation(&self.reservation);
-        self.size = u32::try_from(size).unwrap_or(u32::MAX);
+        Self { reservation, entry, ended: None, owner, committed: None }
     }
 
     /// Changes the reservation.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Reservation)) {
         change(Arc::make_mut(&mut self.reservation));
-        self.measure();
     }
 
     /// Its size in bytes.
-    pub(crate) const fn size(&self) -> usize {
-        self.size as usize
+    pub(crate) fn size(&self) -> usize {
+        size::of_reservation(&self.reservation)
     }
 
     /// What it counts as against the bounds on the number of pending ones.
-    pub(crate) const fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         size::count_of(self.size())
     }
 
@@ -178,28 +167,7 @@ pub(crate) struct Ended {
 
 variants!(End { 0 => Observed, 1 => Committed, 2 => Released, 3 => Expired, 4 => Superseded, 5 => Returned });
 record!(Ended { how, time, entry });
-
-impl Wire for Tracked {
-    fn put(&self, writer: &mut Writer) {
-        self.reservation.put(writer);
-        self.entry.put(writer);
-        self.owner.put(writer);
-        self.ended.put(writer);
-        self.committed.put(writer);
-    }
-    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut tracked = Self {
-            reservation: Wire::take(reader)?,
-            entry: Wire::take(reader)?,
-            owner: Wire::take(reader)?,
-            ended: Wire::take(reader)?,
-            committed: Wire::take(reader)?,
-            size: 0,
-        };
-        tracked.measure();
-        Ok(tracked)
-    }
-}
+record!(Tracked { reservation, entry, owner, ended, committed });
 
 /// The target of a pending reservation. A newer reservation for the same target supersedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,12 +4,12 @@
 //! places enforce it, with the same parts (watches, expensive readers and bytes of bodies have bounds of their own:
 //! `watch_slots`, `api::readers`, `server::body_budget`):
 //!
-//! - [`Lanes`]: the writer's queue. Principals take turns, one decision each, behind the cluster's own jobs.
-//! - [`Permit`]: the bounded pool of threads for expensive reads, [`pool`]. Principals take turns, one answer each.
+//! - `Lanes`: the writer's queue. Principals take turns, one decision each, behind the cluster's own jobs.
+//! - `Permit`: the bounded pool of threads for expensive reads. Principals take turns, one answer each.
 //!
-//! Both keep jobs in [`Turns`], and the processor time of each principal in [`Accounts`](turns::Accounts). A principal whose work was
-//! expensive waits while others are active ([`ACTIVITY`]); a principal that is alone never waits. Work that takes long
-//! yields the processor after each step ([`throttle`]).
+//! Both keep jobs in `Turns`, and the processor time of each principal in `Accounts`. A principal whose work was
+//! expensive waits while others are active (`ACTIVITY`); a principal that is alone never waits. Work that takes long
+//! yields the processor after each step.
 
 mod turns;
 

@@ -1,7 +1,7 @@
 //! The route table: each route is declared once, with all its properties.
 //!
 //! Every area of the API (`/v1`, Kubernetes' paths, the webhook, the page, the admin listener) has a function
-//! `routes()` that returns its part of the table. Axum's [router](crate::router::router), the access check, the limits of
+//! `routes()` that returns its part of the table. Axum's router, the access check, the limits of
 //! bodies, the metrics' `route` label, the index page and the tables in the docs are derived from it.
 
 use std::{

@@ -1,7 +1,7 @@
 //! Intake: turns the events of sources into entries of the ledger.
 //!
 //! [`payload`] parses bytes as events. [`record`] turns events into entries, together with the position of their
-//! source. [`relist`] ends the objects that a listing lacked. [`http`] and [`nats`] are the two transports.
+//! source. `relist` ends the objects that a listing lacked. [`http`] and [`nats`] are the two transports.
 
 pub mod nats;
 pub mod payload;

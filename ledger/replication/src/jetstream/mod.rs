@@ -1,7 +1,7 @@
 //! The replicated log of a ledger on NATS JetStream.
 //!
 //! The protocol is in [`protocol`](crate::protocol); this module carries it out: the stream and its rules ([`stream`]), its end
-//! when it has to be recreated ([`tail`]), the checks of the servers ([`servers`]), appends and reads ([`Log`]), the
+//! when it has to be recreated (`tail`), the checks of the servers ([`servers`]), appends and reads ([`Log`]), the
 //! task that drives one member ([`Driver`]), and the journal of a leader ([`ReplicatedJournal`]).
 
 mod clock;

@@ -128,13 +128,8 @@ fn of_reserved(footprint: &Footprint) -> usize {
 /// bounds on their number also bound their memory.
 #[must_use]
 pub(crate) fn count_of_reserved(footprint: &Footprint) -> usize {
-    count_of(of_reserved(footprint))
-}
-
-/// The same for one of this size.
-pub(crate) const fn count_of(size: usize) -> usize {
     const BYTES_OF_ONE: usize = 4 * 1024;
-    size.div_ceil(BYTES_OF_ONE)
+    of_reserved(footprint).div_ceil(BYTES_OF_ONE)
 }
 
 /// The specification of a quota.

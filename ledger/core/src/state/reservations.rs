@@ -12,6 +12,7 @@ use super::{
 use crate::{
     event::{Reservation, Sequence},
     shares::Shares,
+    size,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
@@ -220,7 +221,7 @@ impl Reservations {
         };
         let before = tracked.reservation.expiration;
         self.pending.remove(tracked);
-        tracked.change(change);
+        change(Arc::make_mut(&mut tracked.reservation));
         self.pending.add(tracked);
         let after = tracked.reservation.expiration;
         self.expirations.remove(&(before, place));
@@ -244,7 +245,8 @@ impl Reservations {
             return;
         };
         let Tracked { reservation, owner, .. } = tracked;
-        self.shares.add(owner, &reservation.namespace, (entry, place), tracked.size());
+        let bytes = size::of_reservation(reservation);
+        self.shares.add(owner, &reservation.namespace, (entry, place), bytes);
     }
 
     /// Forgets ended reservations until the bound holds: of the principal with the most bytes, and of its namespace with

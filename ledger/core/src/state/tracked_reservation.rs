@@ -116,19 +116,9 @@ impl Tracked {
         Self { reservation, entry, ended: None, owner, committed: None }
     }
 
-    /// Changes the reservation.
-    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Reservation)) {
-        change(Arc::make_mut(&mut self.reservation));
-    }
-
-    /// Its size in bytes.
-    pub(crate) fn size(&self) -> usize {
-        size::of_reservation(&self.reservation)
-    }
-
     /// What it counts as against the bounds on the number of pending ones.
     pub(crate) fn count(&self) -> usize {
-        size::count_of(self.size())
+        size::count_of_reserved(&self.reservation.footprint)
     }
 
     pub(crate) fn is(&self, namespace: &str, uid: &Uid) -> bool {

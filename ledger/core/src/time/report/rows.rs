@@ -64,10 +64,13 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether there never was anything.
+    /// Whether there never was anything. A demand of zero is not enough: amounts that are used may be set against what
+    /// a workload's reservation holds for them.
     fn is_nothing(&self) -> bool {
-        let peak = self.measure.peak.as_ref();
-        peak.is_none_or(|peak| peak.value.is_zero()) && self.grants == 0 && self.denials == 0
+        let Self { measure, grants: 0, denials: 0 } = self else { return false };
+        measure.used.is_zero()
+            && measure.reserved.is_zero()
+            && measure.peak.as_ref().is_none_or(|peak| peak.value.is_zero())
     }
 }
 

@@ -109,7 +109,7 @@ impl Clustered {
     }
 
     /// Waits until the daemon consumes what these servers have taken by now.
-    fn consumes(&mut self, urls: &str) {
+    fn consumes(&self, urls: &str) {
         let wanted = last(urls);
         wait_until("the daemon consumes what comes in", || self.place.consumed() >= wanted);
     }

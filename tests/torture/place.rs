@@ -24,8 +24,6 @@ pub(crate) struct Place {
     pub(crate) daemon: Option<Quotad>,
     /// Between the clients and the daemon.
     pub(crate) clients: Proxy,
-    /// How far its entries were read, and the position in the stream that they tell.
-    read: (u64, u64),
 }
 
 impl Place {
@@ -37,7 +35,6 @@ impl Place {
             // The target is set when there is a daemon.
             clients: Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
             daemon: None,
-            read: (0, 0),
         };
         place.set_clock(0);
         place.restart_daemon();
@@ -50,17 +47,11 @@ impl Place {
     }
 
     /// How far it has consumed the stream.
-    pub(crate) fn consumed(&mut self) -> u64 {
-        let (read, mut position) = self.read;
-        let (entries, _) = self.daemon().list(&format!("/v1/entries?from={}", read + 1));
-        for entry in &entries {
-            let event = &entry["event"];
-            if event["type"] == "SourceAdvanced" && event["source"] == "OBJECTS" {
-                position = event["cursor"]["position"].as_u64().unwrap();
-            }
-        }
-        self.read = (read + entries.len() as u64, position);
-        position
+    pub(crate) fn consumed(&self) -> u64 {
+        let status = self.daemon().get("/v1/status");
+        let sources = status["sources"].as_array().unwrap();
+        let stream = sources.iter().find(|source| source["name"] == "OBJECTS");
+        stream.map_or(0, |stream| stream["position"].as_u64().unwrap())
     }
 
     pub(crate) fn daemon(&self) -> &Quotad {

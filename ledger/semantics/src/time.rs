@@ -161,7 +161,7 @@ impl fmt::Display for Timestamp {
 
 /// A text that is not an RFC 3339 time between the years 1678 and 2262.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an RFC 3339 time: {0:?}")]
+#[error("not an RFC 3339 time of the years 1678 to 2262: {0:?}")]
 pub struct ParseTimestampError(String);
 
 impl FromStr for Timestamp {

@@ -2,7 +2,7 @@
 //!
 //! Every principal has one share, however many requests, connections or namespaces it has. For processor time, two
 //! places enforce it, with the same parts (watches, expensive readers and bytes of bodies have bounds of their own:
-//! `watch_slots`, `api::readers`, `server::body_budget`):
+//! `watch_slots`, the turns in `api/entries.rs`, `server::BodyBudget`):
 //!
 //! - `Lanes`: the writer's queue. Principals take turns, one decision each, behind the cluster's own jobs.
 //! - `Permit`: the bounded pool of threads for expensive reads. Principals take turns, one answer each.

@@ -189,12 +189,10 @@ impl Hook {
     }
 }
 
-// The wire format of `EventList`, limited to the fields that are used.
-
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "EventList";
 
-/// How a request to the Kubernetes API ended.
+/// How a request to the Kubernetes API ended: the used fields of an item of an `EventList`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Event<'a> {

@@ -166,8 +166,6 @@ impl Readers {
     }
 }
 
-// The latest denials.
-
 /// `GET /v1/namespaces/{namespace}/denials`: the latest first.
 pub(super) async fn list_denials(
     State(app): State<App>,

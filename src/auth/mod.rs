@@ -47,8 +47,6 @@ use crate::{
     },
 };
 
-// The tokens file in force.
-
 /// A larger file is refused.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
@@ -287,8 +285,6 @@ fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
-
-// Authenticates and authorizes a request.
 
 /// A caller who is authorized for the request.
 pub struct Admitted {

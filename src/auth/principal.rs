@@ -189,10 +189,6 @@ pub enum Scope {
     Everywhere,
 }
 
-// The caller of a request.
-//
-// The one place that turns a request into the [`Actor`] of the entries that it causes.
-
 static CHANGE_REASON: HeaderName = HeaderName::from_static("x-change-reason");
 
 /// Longer reasons are refused rather than cut.
@@ -210,7 +206,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The actor of a request: its caller, `X-Request-Id` and `traceparent` if they are well-formed, and `X-Change-Reason`.
+/// The actor of the entries that a request causes: its caller, `X-Request-Id` and `traceparent` if they are well-formed, and `X-Change-Reason`.
 ///
 /// # Errors
 /// `Malformed` if the reason cannot be recorded unchanged.

@@ -257,8 +257,6 @@ fn reservation_lines(reservation: &Reservation<'_>) -> Vec<(&'static str, String
     lines
 }
 
-// `explain`: the objects and reservations behind a number.
-
 /// Names that any namespace may have.
 const USUAL: [&str; 8] = [
     "pods",

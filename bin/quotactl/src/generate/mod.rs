@@ -538,8 +538,6 @@ fn absolute(path: &Path) -> Outcome<String> {
     Ok(absolute.display().to_string())
 }
 
-// `generate man`: a manual page for each command, from its help.
-
 /// Writes the pages into a directory, which is created if it does not exist.
 fn man(directory: &Path, output: &Output) -> Outcome {
     let about = |error: io::Error| Failure::from(error).about(directory.display());

@@ -497,8 +497,6 @@ impl List for NamespacesOf {
     }
 }
 
-// `denials`: the latest denials and their reasons.
-
 /// Shows the latest denials, newest first.
 pub(crate) fn denials(session: &Session, args: &DenialsOf) -> Outcome {
     let json = args.fetch(session)?;

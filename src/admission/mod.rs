@@ -4,10 +4,10 @@
 //! that does not count (deletions, status, ignored kinds, namespaces without quotas) is allowed without a call to the
 //! writer.
 //!
-//! A review that is too large or cannot be parsed, or for which other requests leave no memory, cannot be decided. It is
-//! denied wherever quotas limit anything: an
-//! error would let it pass wherever the webhook's `failurePolicy` is `Ignore`, and the author of the review controls
-//! its content. Only a body without a readable review uid is answered with an error.
+//! A review that is too large or cannot be parsed, or for which other requests leave no memory, cannot be decided. It
+//! is denied wherever quotas limit anything: an error would let it pass wherever the webhook's `failurePolicy` is
+//! `Ignore`, and the author of the review controls its content. Only a body without a readable review uid is answered
+//! with an error.
 //!
 //! When no decision is possible (the ledger lags behind its sources, its queue is full, the deadline has passed), the
 //! answer is 503 without `Retry-After`: the API server then applies the webhook's `failurePolicy` at once instead of

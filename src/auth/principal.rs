@@ -206,7 +206,8 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The actor of the entries that a request causes: its caller, `X-Request-Id` and `traceparent` if they are well-formed, and `X-Change-Reason`.
+/// The actor of the entries that a request causes: its caller, `X-Request-Id` and `traceparent` if they are
+/// well-formed, and `X-Change-Reason`.
 ///
 /// # Errors
 /// `Malformed` if the reason cannot be recorded unchanged.

@@ -33,8 +33,6 @@ use crate::{
     metrics::{self, CheckpointPlace},
 };
 
-// Signs checkpoints while the ledger grows.
-
 /// How often the signer checks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -243,9 +241,6 @@ impl Signer {
     }
 }
 
-// Delivers checkpoints to a destination. Nothing waits for a delivery: a failed delivery is retried, and metrics count
-// it.
-
 /// Most checkpoints that wait for a destination. A new one displaces the oldest, since the new one covers more.
 const PENDING_MAX: usize = 1000;
 
@@ -255,7 +250,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// …up to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The checkpoints that wait for a destination, oldest first.
+/// The checkpoints that wait for a destination, oldest first. Nothing waits for a delivery: a failed delivery is
+/// retried, and metrics count it.
 #[derive(Default)]
 struct Outbox {
     pending: Mutex<VecDeque<Signed>>,

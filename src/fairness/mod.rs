@@ -45,12 +45,9 @@ use crate::{
     problem::{Problem, Reason},
 };
 
-// Makes background work yield the processors to request threads.
-//
-// The scheduler preempts a busy thread only at its next tick, whatever the nice value: background work would keep a
-// processor for four to eight milliseconds each time, longer than nearly all requests take.
-
-/// How long background work runs before it pauses.
+/// How long background work runs before it yields the processor to request threads: the scheduler preempts a busy
+/// thread only at its next tick, whatever the nice value, so it would keep a processor for four to eight milliseconds
+/// each time, longer than nearly all requests take.
 const STEP: Duration = Duration::from_micros(250);
 
 /// How long it pauses.
@@ -109,15 +106,6 @@ fn used_by_this_thread() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(used).unwrap_or_default()
 }
-
-// Large answers, and queries of past states. They are made on threads of their own, one of each principal at a time,
-// principals in turn.
-//
-// Few threads serve connections. An answer that occupies one of them for a tenth of a second delays all requests
-// behind it. So large answers are made here, with a pause after each step. A principal uses at most a third of a
-// processor for its answers, and while others are active at most as much as its [account](super::turns::Accounts) allows. So
-// a flood of such requests delays only itself. A single long answer is delayed by at most
-// [`LONGEST`](super::turns::LONGEST) in total, so that it can be completed.
 
 /// Answers with at most this many amounts are made at once: that takes less than a millisecond.
 pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
@@ -310,7 +298,13 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Threads that make answers of one kind.
+/// Threads that make answers of one kind, one of each principal at a time, principals in turn.
+///
+/// Few threads serve connections. An answer that occupies one of them for a tenth of a second delays all requests
+/// behind it. So large answers are made here, with a pause after each step. A principal uses at most a third of a
+/// processor for its answers, and while others are active at most as much as its account allows. So a flood of such
+/// requests delays only itself. A single long answer is delayed by at most [`LONGEST`] in total, so that it can be
+/// completed.
 struct Pool {
     kind: Kind,
     queue: Mutex<Turns<Waiting>>,

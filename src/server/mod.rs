@@ -228,11 +228,8 @@ async fn drain(grace: Duration, mut connections: JoinSet<()>) {
     }
 }
 
-// File descriptors: every connection takes one, and so does every file of the ledger.
-//
-// If connections used up the descriptors, the ledger could not open its next file, and the daemon would have to stop.
-
-/// Descriptors reserved for the ledger's files, NATS and timers.
+/// File descriptors reserved for the ledger's files, NATS and timers: if connections used them up, the ledger could not
+/// open its next file, and the daemon would have to stop.
 const RESERVE: u64 = 512;
 
 /// Raises the process' limit so that `listeners` can have `connections` each, as far as permitted. Returns how many
@@ -276,8 +273,6 @@ fn fit(limit: &Rlimit, listeners: usize, connections: usize) -> usize {
     let each = free / (listeners.max(1) as u64);
     usize::try_from(each).map_or(connections, |each| each.clamp(1, connections.max(1)))
 }
-
-// The peer of a connection.
 
 /// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! `describe`: one object in detail; `explain`: one number. For a quota, the output of `kubectl describe quota` with a column for reserved
-//! amounts.
+//! `describe`: one object in detail; `explain`: one number. For a quota, the output of `kubectl describe quota` with a
+//! column for reserved amounts.
 
 use quota_client::{
     http::Address,

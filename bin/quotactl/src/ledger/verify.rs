@@ -451,7 +451,8 @@ pub(crate) fn verify_checkpoints(command: &Command, output: &Output) -> Outcome 
     }
 }
 
-/// Rebuilds damaged epochs of a data directory from an archive, a backup or a copy; fails with [`Exit::Damaged`] if damage is left.
+/// Rebuilds damaged epochs of a data directory from an archive, a backup or a copy; fails with [`Exit::Damaged`] if
+/// damage is left.
 pub(super) fn repair(data_dir: &Path, from: Option<&Path>, output: &Output) -> Outcome {
     let repair = quota_journal::repair(Arc::new(RealDisk), data_dir, from)
         .map_err(|error| unopened(error, data_dir))?;

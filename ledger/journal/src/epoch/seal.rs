@@ -161,12 +161,6 @@ impl Epoch {
     }
 }
 
-// The manifest of a sealed epoch: hashes of its database's files at the time of the seal, behind the seal in the same
-// file.
-//
-// sled repairs a damaged database when it opens it, and loses the entries behind the damage. So the files are compared
-// with the manifest before sled opens them.
-
 const MANIFEST_MAGIC: [u8; 3] = *b"QLM";
 
 /// Bytes of a file per hash: the precision with which damage is located.
@@ -175,7 +169,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Longest name of a file, in bytes.
 const NAME_BYTES: usize = 4096;
 
-/// The files of a database.
+/// The manifest of a sealed epoch: hashes of its database's files at the time of the seal, behind the seal in the same
+/// file.
+///
+/// sled repairs a damaged database when it opens it, and loses the entries behind the damage. So the files are compared
+/// with the manifest before sled opens them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     files: Vec<SealedFile>,

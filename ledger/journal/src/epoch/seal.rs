@@ -306,8 +306,10 @@ impl SealedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
-    use crate::{Hash, golden};
+    use crate::{Hash, disk::RealDisk, golden};
 
     #[test]
     fn version_1_has_these_bytes_and_reads_back() {
@@ -331,21 +333,13 @@ mod tests {
         let backwards = Seal { last: position(2), ..seal };
         assert!(Seal::parse(&backwards.encode()).is_err());
     }
-}
-
-#[cfg(test)]
-mod manifest_tests {
-    use std::fs;
-
-    use super::*;
-    use crate::{disk::RealDisk, golden};
 
     fn hash(number: u8) -> Hash {
         Hash::from_bytes([number; 32])
     }
 
     #[test]
-    fn version_1_has_these_bytes_and_reads_back() {
+    fn version_1_of_a_manifest_has_these_bytes_and_reads_back() {
         let file = |name: &str, length, pieces: &[u8]| SealedFile {
             name: name.to_owned(),
             length,

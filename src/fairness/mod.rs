@@ -11,6 +11,8 @@
 //! expensive waits while others are active (`ACTIVITY`); a principal that is alone never waits. Work that takes long
 //! yields the processor after each step.
 
+mod accounts;
+mod lanes;
 mod turns;
 mod watch_slots;
 
@@ -36,8 +38,10 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use turns::{ACTIVITY, Lane, Lanes, Queued};
-use turns::{LONGEST, Turns};
+pub(crate) use accounts::ACTIVITY;
+use accounts::LONGEST;
+pub(crate) use lanes::{Lane, Lanes, Queued};
+use turns::Turns;
 pub use watch_slots::{Full, Slot, WatchLimits, Watches};
 
 use crate::{

@@ -1,4 +1,5 @@
-//! The configuration of `quotad`: [`schema`] defines the keys, the shipped `config.toml` describes them.
+//! The configuration of `quotad`: [`schema`] defines the keys, the shipped `config.toml` describes them. Layers,
+//! unknown keys and the command line are in `quota_service::config`.
 
 pub mod schema;
 

@@ -5,6 +5,7 @@
 //! may do everything.
 
 mod principal;
+mod rights;
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,9 @@ pub use quota_client::tokens::{Certificate, File, FileError, Issued, Pattern, Ro
 use quota_semantics::Timestamp;
 use tokio::sync::watch;
 
-pub use principal::{Access, Caller, Principal, Reader, Scope, actor};
 pub(crate) use principal::{CHANGE_REASON_MAX_BYTES, is_change_reason, requester};
+pub use principal::{Caller, Principal, actor};
+pub use rights::{Access, Reader, Scope};
 
 use crate::{
     config::schema,

@@ -279,7 +279,7 @@ impl<J: Journal> Decider<J> {
 }
 
 fn open_batch(options: &Options, batching: &Batching) -> GroupCommit<Answer> {
-    GroupCommit::new(options.max_batch_entries).sealing_at(batching.max_bytes)
+    GroupCommit::new(options.max_batch_entries).closing_at(batching.max_bytes)
 }
 
 /// Determines which jobs of a group are expensive. It reads the wall clock for each job. It reads the processor time,

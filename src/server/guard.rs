@@ -158,8 +158,8 @@ impl StartedRequest {
 
 /// A request on its way to its response, within the limits.
 ///
-/// Not an `async` function: of one, each step would hold its own copy of what it awaits, and all of it is moved several
-/// times with each request.
+/// Not an `async fn`: in one, each step would copy the awaited future, and all of it is moved several times with each
+/// request.
 pub(crate) struct Guarded {
     bounds: Arc<Bounds>,
     route: RouteBounds,

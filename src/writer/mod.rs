@@ -359,7 +359,7 @@ impl<J: Journal + 'static> Replica<J> {
         }
         for entries in decoded {
             metrics::recorded(&entries);
-            syncer.show(&entries);
+            syncer.notify(&entries);
         }
         Ok(())
     }

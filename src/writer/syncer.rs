@@ -135,13 +135,13 @@ impl<J: Journal> Syncer<J> {
             if let Some(marks) = self.marks.get() {
                 marks.durable(durable.sequence);
             }
-            self.show(&entries);
+            self.notify(&entries);
         }
         Synced { durable, entries, answers }
     }
 
     /// Publishes durable entries to followers and watches.
-    pub(super) fn show(&self, entries: &Batch) {
+    pub(super) fn notify(&self, entries: &Batch) {
         if self.followers.receiver_count() > 0 {
             let _ = self.followers.send(entries.clone());
         }

@@ -25,9 +25,9 @@ use std::{
 use parking_lot::Mutex;
 use quota_client::wire::{AsOf, Denial, DeniedObject};
 use quota_core::{
+    bounded_memory::BoundedMemory,
     decide::{Refusal, Request},
     event::{Actor, Sequence},
-    shares::Shares,
     state::Head,
 };
 use quota_semantics::{
@@ -320,7 +320,7 @@ fn wanted_of(quotas: &[CheckedQuota]) -> (Vec<CheckedQuota>, bool) {
 #[derive(Default)]
 struct Store {
     denials: BTreeMap<u64, StoredDenial>,
-    shares: Shares<u64>,
+    shares: BoundedMemory<u64>,
 }
 
 impl Store {
@@ -404,7 +404,7 @@ struct Counts {
     denials: HashMap<Place, (u64, u64)>,
     /// The principal whose request was counted first, and its namespace, by the number of that request.
     begun: BTreeMap<u64, (Place, Name, Name)>,
-    shares: Shares<u64>,
+    shares: BoundedMemory<u64>,
     next: u64,
 }
 

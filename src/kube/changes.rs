@@ -20,8 +20,8 @@ use std::{
 
 use parking_lot::Mutex;
 use quota_core::{
+    bounded_memory::BoundedMemory,
     event::{Entry, Event, Sequence},
-    shares::Shares,
     size,
     state::State,
 };
@@ -466,7 +466,7 @@ pub(in crate::kube) struct Deletion {
 #[derive(Default)]
 struct Deletions {
     by_time: BTreeMap<Sequence, Deletion>,
-    shares: Shares<Sequence>,
+    shares: BoundedMemory<Sequence>,
     /// Most bytes of them.
     most: usize,
     /// The last dropped entry, by namespace, and of any namespace.

@@ -19,10 +19,10 @@ mod name_conflicts;
 mod namespaces;
 mod notice;
 mod observe;
+mod past_request;
 mod quota;
 mod refusal;
 mod relist;
-mod replay_request;
 mod request;
 mod requester;
 mod reserve;
@@ -43,13 +43,13 @@ pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, is_former, observe, reject, replace, reset,
     was_consumed_before,
 };
+pub(crate) use past_request::{Deciding, Need, Past, PastRequest, refused_by};
 pub use quota::{
     Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,
     unless_adopted,
 };
 pub use refusal::{Audience, Denied, Notice, Refusal};
 pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
-pub(crate) use replay_request::{Deciding, Need, Past, PastRequest, refused_by};
 pub use request::{Basis, FingerprintedRequest, Request};
 pub use requester::Requester;
 pub use reserve::{Checked, amounts_to_check, check, reserve, reserve_all};

@@ -31,12 +31,12 @@ mod unlimited;
 mod watermark;
 
 pub use admit::{Measure, Review, admit, is_unlimited};
-pub use bounds::Bounds;
 pub(crate) use bounds::RELISTS_MAX;
+pub use bounds::{Bounds, bound_ended};
 pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{ComparedRecord, Comparison, Repair, Repaired, compare, repair};
 pub use decision::Decision;
-pub use expiry::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long};
+pub use expiry::{Consumed, ExpiryCursor, due, due_after, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{

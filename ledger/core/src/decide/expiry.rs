@@ -22,7 +22,7 @@ impl From<Timestamp> for Consumed<'_> {
 }
 
 impl Consumed<'_> {
-    /// The time up to which all events of a kind have been consumed; the epoch: unknown.
+    /// The time up to which all events of a kind have been consumed; `Timestamp::EPOCH`: unknown.
     fn of(&self, state: &State, resource: &Name) -> Timestamp {
         let Some(publisher) = self.publisher else {
             return self.watermark;

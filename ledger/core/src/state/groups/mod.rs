@@ -12,8 +12,8 @@
 //!   overridden.
 //!
 //! Membership is never stored: it follows from the selectors and from the recorded namespaces. Every namespace has its
-//! chain, the groups that count objects in it, children before their parents. Every group has its sums. So the cost of
-//! a grant grows with the length of the chain alone.
+//! path, the groups that count objects in it, children before their parents. Every group has its sums. So the cost of
+//! a grant grows with the length of the path alone.
 
 mod adopted;
 mod counting;
@@ -213,7 +213,7 @@ impl Groups {
         self.by_name.get(name).map(|&place| self.get(place))
     }
 
-    /// Whether a group in the chain of a namespace counts an object with this footprint.
+    /// Whether a group in the path of a namespace counts an object with this footprint.
     pub(crate) fn counts(&self, link: &Link, footprint: &Footprint) -> bool {
         let selects = |&group: &u32| self.get(group).selects(footprint);
         link.partial.as_ref().is_none_or(|choosers| choosers.iter().any(selects))

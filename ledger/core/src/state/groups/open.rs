@@ -193,7 +193,7 @@ impl State {
 
     /// Whether a group may select a namespace, as far as it can be decided.
     pub(crate) fn may_have_groups(&self, namespace: &Name) -> bool {
-        !self.chain_of(namespace).is_empty()
+        !self.path_of(namespace).is_empty()
             || self.observed_namespace(namespace).is_none() && self.groups.has_undecided(namespace)
     }
 }

@@ -38,7 +38,7 @@ impl Groups {
 
     /// The groups that count objects of a namespace. Undecided groups do not count it yet.
     pub(super) fn path(&self, name: &Name, record: Option<&NamespaceRecord>) -> GroupPath {
-        let candidates = self.anchors.candidates(name, record.map(|record| &record.labels));
+        let candidates = self.by_label.candidates(name, record.map(|record| &record.labels));
         // The selecting groups below each group; none: the group counts all objects.
         let mut found: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
         let mut distances: BTreeMap<u32, usize> = BTreeMap::new();

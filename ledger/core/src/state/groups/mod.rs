@@ -145,7 +145,7 @@ pub(crate) struct Groups {
     pub(crate) by_name: BTreeMap<Name, u32>,
     /// By the name of the parent, whether the parent exists or not.
     children: BTreeMap<Name, BTreeSet<u32>>,
-    anchors: LabelIndex,
+    by_label: LabelIndex,
     open: Open,
     uids: adopted::Uids,
     /// The namespaces in which each group counts objects, by name, so that the first of very many are found at once.
@@ -244,7 +244,7 @@ impl Groups {
             let children = self.children.entry(parent.clone()).or_default();
             children.insert(place);
         }
-        self.anchors.insert(place, &record.spec.selector);
+        self.by_label.insert(place, &record.spec.selector);
         self.index_open(place);
         if record.adopted_version().is_some() {
             self.uids.insert((record.uid.clone(), place));
@@ -257,7 +257,7 @@ impl Groups {
         if let Some(parent) = &record.spec.extensions.parent {
             remove(&mut self.children, parent, place);
         }
-        self.anchors.remove(place, &record.spec.selector);
+        self.by_label.remove(place, &record.spec.selector);
         self.unindex_open(place);
         self.uids.remove(&(record.uid.clone(), place));
     }

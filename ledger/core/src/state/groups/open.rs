@@ -156,7 +156,7 @@ impl Groups {
             let hard = self.get(group).hard();
             denies(&group) && wanted.names().any(|name| hard.get(name).is_some())
         };
-        let mut listed = self.anchors.listing(namespace);
+        let mut listed = self.by_label.listing(namespace);
         let listed = listed.find(|&group| {
             self.is_undecided(group, namespace) && (limits(group) || self.above(group).any(limits))
         });
@@ -170,7 +170,7 @@ impl Groups {
 
     /// Whether any group is undecided for a namespace, whatever it limits.
     pub(super) fn has_undecided(&self, namespace: &Name) -> bool {
-        let mut all = self.anchors.listing(namespace).chain(self.open.own.iter().copied());
+        let mut all = self.by_label.listing(namespace).chain(self.open.own.iter().copied());
         all.any(|group| self.is_undecided(group, namespace))
     }
 }

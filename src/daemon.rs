@@ -35,6 +35,7 @@ use crate::{
     checkpoint::{self, Destination},
     cluster::{self, Cluster},
     config::{ALL_KINDS, Config, schema},
+    disk_space::DiskSpaceGuard,
     exit::{Exit, Failure, OrExit as _},
     fatal,
     intake::{
@@ -42,7 +43,7 @@ use crate::{
         record::{set_charging, set_object_labels},
     },
     kube::{self, Kube},
-    maintenance::{DiskSpaceGuard, Maintenance, Quotas},
+    maintenance::{Maintenance, Quotas},
     metrics::{Listener, Metrics},
     recovery::{Opened, close, open},
     reload::{Followed, follow},

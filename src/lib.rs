@@ -9,6 +9,7 @@ pub mod config;
 mod daemon;
 mod demo;
 mod denials;
+mod disk_space;
 pub mod enforcement;
 pub mod fairness;
 mod fatal;

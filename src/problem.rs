@@ -419,8 +419,8 @@ fn number(of_type: &str) -> Option<&'static str> {
     }
 }
 
-// Kubernetes `Status` objects: the only place that writes them as responses of their own. `kube::status` words the
-// failures about quotas, `auth::refusal` those about rights.
+// Kubernetes `Status` objects: the only place that writes them as responses of their own. `kube::failure` words
+// the failures about quotas, `auth::in_kubernetes_words` those about rights.
 
 /// A Kubernetes `Status` of a failure.
 #[derive(Clone, Debug, Serialize)]

@@ -20,11 +20,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{Config, WatermarkSource},
     daemon::policy,
-    denials,
+    denials, disk_space,
     exit::{Exit, Failure},
     fairness, fatal,
     intake::nats,
-    maintenance::{self, Maintenance},
+    maintenance::Maintenance,
     now,
     writer::{self, Ledger, Replica, Required, Threads, Watermark},
 };
@@ -89,7 +89,7 @@ fn open_journal(
         || replay::recover(Arc::new(RealDisk), directory, options.clone(), report_progress);
     match open_journal() {
         Err(replay::Error::Journal(error)) if error.is_disk_full() => {
-            match maintenance::release_ballast(directory) {
+            match disk_space::release_ballast(directory) {
                 Ok(true) => {
                     tracing::warn!(%error, "the disk is full; the ballast is given up to open the ledger");
                     open_journal()

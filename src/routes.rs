@@ -282,11 +282,6 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Target<N> {
     }
 }
 
-// Builds axum's router from the route table. Each route's service checks access and calls the handler.
-//
-// The limits of the listener apply within this service ([`guard`](crate::server)), not in layers around the router:
-// they depend on the route, and each of axum's layers is one more boxed future per request.
-
 /// The label of requests that no route matches.
 const UNMATCHED: &str = "_other_";
 
@@ -374,7 +369,10 @@ impl Refused {
     }
 }
 
-/// Axum's router for these routes.
+/// Axum's router for these routes. Each route's service checks access and calls the handler.
+///
+/// The limits of the listener apply within this service (`server::guard`), not in layers around the router: they depend
+/// on the route, and each of axum's layers is one more boxed future per request.
 ///
 /// # Panics
 /// Two routes are the same, or a path is ambiguous: the table is part of the program, and tested.

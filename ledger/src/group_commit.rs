@@ -55,7 +55,7 @@ impl<A> GroupCommit<A> {
     }
 
     /// The same, with batches that are closed at about this many bytes instead of [`BATCH_BYTES`].
-    pub fn sealing_at(mut self, max_bytes: usize) -> Self {
+    pub fn closing_at(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
     }
@@ -124,7 +124,7 @@ impl<A> GroupCommit<A> {
         self.open.is_empty() && self.answers.is_empty()
     }
 
-    /// Seals the open batch; none if it is empty, or while the previous batch is not durable.
+    /// Closes the open batch; none if it is empty, or while the previous batch is not durable.
     pub fn close(&mut self) -> Option<ClosedBatch<A>> {
         if !self.syncer_is_idle || self.is_empty() {
             return None;

@@ -189,12 +189,10 @@ impl Hook {
     }
 }
 
-// The wire format of `EventList`, limited to the fields that are used.
-
 const API_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "EventList";
 
-/// How a request to the Kubernetes API ended.
+/// How a request to the Kubernetes API ended: the used fields of an item of an `EventList`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Event<'a> {
@@ -301,18 +299,16 @@ fn items(body: &[u8]) -> Result<Vec<&RawValue>, String> {
     Ok(list.items)
 }
 
-// The API server's own quota plugin, as seen in its audit events.
-//
-// The plugin decides after the webhook, on its own usage numbers, which lag behind. Where both enforce the same limit,
-// the plugin refuses requests that the webhook has admitted, and neither limit can be used up.
-
 /// How long after its last denial the plugin is reported.
 const REPORTED_FOR: Span = Span::from_seconds(3600);
 
 /// Shortest interval between two log lines.
 const LOGGED_EVERY: Span = Span::from_seconds(600);
 
-/// The record of the plugin's denials and of the quotas that it shares.
+/// The API server's own quota plugin, as seen in its audit events: its denials, and the quotas that it shares.
+///
+/// The plugin decides after the webhook, on its own usage numbers, which lag behind. Where both enforce the same limit,
+/// the plugin refuses requests that the webhook has admitted, and neither limit can be used up.
 #[derive(Default)]
 pub(in crate::admission) struct Plugin(Mutex<PluginState>);
 
@@ -379,8 +375,6 @@ impl Plugin {
     }
 }
 
-// The content of an annotation that names a reservation, with a MAC so that no other party can forge it.
-
 /// A reservation that the creation of an object made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::admission) struct Hold {
@@ -390,7 +384,8 @@ pub(in crate::admission) struct Hold {
     pub(in crate::admission) entry: Sequence,
 }
 
-/// Authenticates annotations. The key is made anew at each start, so annotations of an earlier process are not accepted.
+/// Authenticates annotations that name reservations, by a MAC that no other party can forge. The key is made anew at
+/// each start, so annotations of an earlier process are not accepted.
 pub(in crate::admission) struct AnnotationKey([u8; 32]);
 
 impl AnnotationKey {

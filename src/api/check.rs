@@ -205,8 +205,6 @@ fn respond(
     }
 }
 
-// The pods of a workload.
-
 /// The pods that a workload runs at once.
 pub(super) struct Pods {
     /// A pod, as made from the template of the workload.

@@ -1,4 +1,5 @@
-//! Reads stored entries, off the threads that serve requests: the entries, the dead letters among them, and the denials.
+//! Reads stored entries, off the threads that serve requests: the entries, the dead letters among them, the denials, and
+//! the names of objects.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -164,8 +165,6 @@ impl Readers {
         turns.clone()
     }
 }
-
-// The latest denials.
 
 /// `GET /v1/namespaces/{namespace}/denials`: the latest first.
 pub(super) async fn list_denials(
@@ -369,8 +368,6 @@ fn in_entry(
     let named = named.filter(|named| (named.namespace, named.uid) == (namespace, uid));
     Ok(named.map(|named| subject(&named)))
 }
-
-// Reads stored entries, off the threads that serve requests.
 
 /// Most entries that one request reads; matching entries may lie further on.
 pub(super) const SCANNED_MAX: usize = 20_000;

@@ -180,8 +180,6 @@ impl Deref for App {
     }
 }
 
-// JSON responses.
-
 /// Initial capacity for an answer about one reservation; it grows for a longer one.
 const ANSWER_BYTES: usize = 512;
 

@@ -5,6 +5,7 @@
 //! may do everything.
 
 mod principal;
+mod rights;
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,9 @@ pub use quota_client::tokens::{Certificate, File, FileError, Issued, Pattern, Ro
 use quota_semantics::Timestamp;
 use tokio::sync::watch;
 
-pub use principal::{Access, Caller, Principal, Reader, Scope, actor};
 pub(crate) use principal::{CHANGE_REASON_MAX_BYTES, is_change_reason, requester};
+pub use principal::{Caller, Principal, actor};
+pub use rights::{Access, Reader, Scope};
 
 use crate::{
     config::schema,
@@ -46,8 +48,6 @@ use crate::{
         guard::{self, rare},
     },
 };
-
-// The tokens file in force.
 
 /// A larger file is refused.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -287,8 +287,6 @@ fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
-
-// Authenticates and authorizes a request.
 
 /// A caller who is authorized for the request.
 pub struct Admitted {
@@ -641,42 +639,4 @@ pub(crate) fn is_foreign_page(uri: &Uri, headers: &HeaderMap) -> bool {
 fn addressed<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     let host = || headers.get(header::HOST)?.to_str().ok();
     uri.authority().map(Authority::as_str).or_else(host)
-}
-
-#[cfg(test)]
-mod foreign_page_tests {
-    use http::Request;
-
-    use super::*;
-
-    fn is_foreign(uri: &str, headers: &[(&str, &str)]) -> bool {
-        let request = headers
-            .iter()
-            .fold(Request::post(uri), |request, (name, value)| request.header(*name, *value));
-        let request = request.body(()).unwrap();
-        is_foreign_page(request.uri(), request.headers())
-    }
-
-    #[test]
-    fn a_page_is_of_the_origin_that_the_header_names() {
-        let host = ("host", "127.0.0.1:8480");
-        assert!(!is_foreign("/", &[host]));
-        assert!(!is_foreign("/", &[host, ("origin", "http://127.0.0.1:8480")]));
-        for origin in ["https://evil.example", "null", "", "http://127.0.0.1:80"] {
-            assert!(is_foreign("/", &[host, ("origin", origin)]), "{origin}");
-            assert!(is_foreign("/", &[("origin", origin)]), "{origin}");
-        }
-    }
-
-    #[test]
-    fn over_http2_a_page_is_of_the_origin_that_the_uri_names() {
-        let uri = "https://quotad.example:8480/v1/check";
-        let (own, foreign) = ("https://quotad.example:8480", "https://evil.example");
-        assert!(!is_foreign(uri, &[]));
-        assert!(!is_foreign(uri, &[("origin", own)]));
-        assert!(is_foreign(uri, &[("origin", foreign)]));
-        let host = ("host", "evil.example");
-        assert!(!is_foreign(uri, &[host, ("origin", own)]));
-        assert!(is_foreign(uri, &[host, ("origin", foreign)]));
-    }
 }

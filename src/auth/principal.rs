@@ -1,4 +1,4 @@
-//! Principals and their rights.
+//! Principals, and the actors of the entries that their requests cause.
 
 use std::{
     convert::Infallible,
@@ -29,37 +29,6 @@ struct Inner {
     actor: Arc<Actor>,
     roles: Vec<Role>,
     namespaces: Vec<Pattern>,
-}
-
-/// The namespaces that a caller may read.
-#[derive(Clone, Debug, Default)]
-pub struct Reader(Option<Principal>);
-
-impl Reader {
-    /// The namespaces that this principal may read.
-    pub fn of(principal: &Principal) -> Self {
-        let reads_all = principal.may_everywhere(Role::Read);
-        Self((!reads_all).then(|| principal.clone()))
-    }
-
-    /// Whether these are all namespaces, and what is in none.
-    pub const fn reads_all(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Whether the caller may read a namespace. The empty name stands for what is in none.
-    pub fn reads(&self, namespace: &str) -> bool {
-        let principal = self.0.as_ref();
-        principal.is_none_or(|principal| principal.may(Role::Read, namespace))
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Reader {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(Self::of(&Principal::of(&parts.extensions)))
-    }
 }
 
 /// The principal of every caller where no token is needed.
@@ -162,37 +131,6 @@ impl<S: Sync> FromRequestParts<S> for Principal {
     }
 }
 
-/// Who may call a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Everybody who reaches the listener: tokens are not checked.
-    Public,
-    /// Every authenticated caller: the answer reveals nothing about a namespace.
-    Authenticated,
-    /// Callers that have any of these roles in this scope; without roles, nobody.
-    Role(&'static [Role], Scope),
-}
-
-/// The namespaces in which a role is required.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// In the namespace of the path.
-    Path,
-    /// In the namespace of the query; without one, as [`Scope::Readable`].
-    Query,
-    /// In any namespace: the answer is about those namespaces alone in which the caller has the role `read`.
-    Readable,
-    /// In the namespace of each item of the body, which the handler checks; the router requires the role in any
-    /// namespace.
-    Items,
-    /// In all namespaces.
-    Everywhere,
-}
-
-// The caller of a request.
-//
-// The one place that turns a request into the [`Actor`] of the entries that it causes.
-
 static CHANGE_REASON: HeaderName = HeaderName::from_static("x-change-reason");
 
 /// Longer reasons are refused rather than cut.
@@ -210,7 +148,8 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// The actor of a request: its caller, `X-Request-Id` and `traceparent` if they are well-formed, and `X-Change-Reason`.
+/// The actor of the entries that a request causes: its caller, `X-Request-Id` and `traceparent` if they are
+/// well-formed, and `X-Change-Reason`.
 ///
 /// # Errors
 /// `Malformed` if the reason cannot be recorded unchanged.

@@ -213,3 +213,34 @@ fn nothing_secret_is_in_debug() {
     let shown = format!("{issued:?} {register:?} {:?}", file(&[&issued]));
     assert!(!shown.contains(&issued.token.reveal()[20..]), "{shown}");
 }
+
+fn is_foreign(uri: &str, headers: &[(&str, &str)]) -> bool {
+    let request = headers
+        .iter()
+        .fold(Request::post(uri), |request, (name, value)| request.header(*name, *value));
+    let request = request.body(()).unwrap();
+    is_foreign_page(request.uri(), request.headers())
+}
+
+#[test]
+fn a_page_is_of_the_origin_that_the_header_names() {
+    let host = ("host", "127.0.0.1:8480");
+    assert!(!is_foreign("/", &[host]));
+    assert!(!is_foreign("/", &[host, ("origin", "http://127.0.0.1:8480")]));
+    for origin in ["https://evil.example", "null", "", "http://127.0.0.1:80"] {
+        assert!(is_foreign("/", &[host, ("origin", origin)]), "{origin}");
+        assert!(is_foreign("/", &[("origin", origin)]), "{origin}");
+    }
+}
+
+#[test]
+fn over_http2_a_page_is_of_the_origin_that_the_uri_names() {
+    let uri = "https://quotad.example:8480/v1/check";
+    let (own, foreign) = ("https://quotad.example:8480", "https://evil.example");
+    assert!(!is_foreign(uri, &[]));
+    assert!(!is_foreign(uri, &[("origin", own)]));
+    assert!(is_foreign(uri, &[("origin", foreign)]));
+    let host = ("host", "evil.example");
+    assert!(!is_foreign(uri, &[host, ("origin", own)]));
+    assert!(is_foreign(uri, &[host, ("origin", foreign)]));
+}

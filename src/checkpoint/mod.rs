@@ -33,8 +33,6 @@ use crate::{
     metrics::{self, CheckpointPlace},
 };
 
-// Signs checkpoints while the ledger grows.
-
 /// How often the signer checks whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -243,9 +241,6 @@ impl Signer {
     }
 }
 
-// Delivers checkpoints to a destination. Nothing waits for a delivery: a failed delivery is retried, and metrics count
-// it.
-
 /// Most checkpoints that wait for a destination. A new one displaces the oldest, since the new one covers more.
 const PENDING_MAX: usize = 1000;
 
@@ -255,7 +250,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// …up to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The checkpoints that wait for a destination, oldest first.
+/// The checkpoints that wait for a destination, oldest first. Nothing waits for a delivery: a failed delivery is
+/// retried, and metrics count it.
 #[derive(Default)]
 struct Outbox {
     pending: Mutex<VecDeque<Signed>>,
@@ -489,56 +485,4 @@ fn store(directory: &Path, signed: &Signed) -> io::Result<()> {
     file.write_all(rest)?;
     file.sync_all()?;
     File::open(directory)?.sync_all()
-}
-
-#[cfg(test)]
-mod delivery_tests {
-    use std::fs;
-
-    use super::*;
-
-    fn signed(sequence: u64) -> Signed {
-        Signed { sequence, note: "".into() }
-    }
-
-    #[test]
-    fn waits_are_bounded() {
-        let waits = [1, 2, 3, 7, 8, u32::MAX].map(|failures| wait(failures).as_secs());
-        assert_eq!(waits, [1, 2, 4, 60, 60, 60]);
-    }
-
-    #[test]
-    fn what_waits_is_bounded_and_the_oldest_is_given_up() {
-        let outbox = Outbox::default();
-        for sequence in 1..=PENDING_MAX as u64 {
-            assert!(!outbox.put(signed(sequence)));
-        }
-        let first = outbox.first().unwrap();
-        assert!(outbox.put(signed(9999)));
-        assert_eq!(outbox.len(), PENDING_MAX);
-        // The delivery was in progress when the checkpoint was displaced.
-        outbox.delivered(&first);
-        assert_eq!((outbox.len(), outbox.first()), (PENDING_MAX, Some(signed(2))));
-        outbox.delivered(&signed(2));
-        assert_eq!(outbox.first(), Some(signed(3)));
-    }
-
-    #[test]
-    fn a_copy_is_completed_and_never_changed() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("00000000000000000007.checkpoint");
-        let signed = |note: &str| Signed { sequence: 7, note: note.into() };
-        store(directory.path(), &signed("a note\n")).unwrap();
-        store(directory.path(), &signed("a note\n")).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
-        fs::write(&path, "a n").unwrap();
-        store(directory.path(), &signed("a note\n")).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
-        for other in ["b note\n", "a"] {
-            let error = store(directory.path(), &signed(other)).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        }
-        assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
-        assert!(store(Path::new("/nonexistent"), &signed("x")).is_err());
-    }
 }

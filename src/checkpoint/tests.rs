@@ -1,4 +1,4 @@
-use std::{path::Path, sync::Arc};
+use std::{fs, io, path::Path, sync::Arc};
 
 use quota_journal::{
     Batch, FileJournal, FileReader, Journal as _, Options, Reader as _,
@@ -7,7 +7,7 @@ use quota_journal::{
 };
 use quota_semantics::{Span, Timestamp};
 
-use super::{LedgerPosition, Signer};
+use super::{LedgerPosition, Outbox, PENDING_MAX, Signed, Signer, store, wait};
 use crate::{config::Config, exit::Failure};
 
 fn key() -> PrivateKey {
@@ -117,4 +117,49 @@ fn what_is_signed_is_synced() {
     assert_eq!((reader.durable().sequence, reader.synced().sequence), (12, 10));
     let signed = signer.sign().unwrap();
     assert_eq!(signed.sequence, reader.synced().sequence);
+}
+
+fn signed(sequence: u64) -> Signed {
+    Signed { sequence, note: "".into() }
+}
+
+#[test]
+fn waits_are_bounded() {
+    let waits = [1, 2, 3, 7, 8, u32::MAX].map(|failures| wait(failures).as_secs());
+    assert_eq!(waits, [1, 2, 4, 60, 60, 60]);
+}
+
+#[test]
+fn what_waits_is_bounded_and_the_oldest_is_given_up() {
+    let outbox = Outbox::default();
+    for sequence in 1..=PENDING_MAX as u64 {
+        assert!(!outbox.put(signed(sequence)));
+    }
+    let first = outbox.first().unwrap();
+    assert!(outbox.put(signed(9999)));
+    assert_eq!(outbox.len(), PENDING_MAX);
+    // The delivery was in progress when the checkpoint was displaced.
+    outbox.delivered(&first);
+    assert_eq!((outbox.len(), outbox.first()), (PENDING_MAX, Some(signed(2))));
+    outbox.delivered(&signed(2));
+    assert_eq!(outbox.first(), Some(signed(3)));
+}
+
+#[test]
+fn a_copy_is_completed_and_never_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("00000000000000000007.checkpoint");
+    let signed = |note: &str| Signed { sequence: 7, note: note.into() };
+    store(directory.path(), &signed("a note\n")).unwrap();
+    store(directory.path(), &signed("a note\n")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
+    fs::write(&path, "a n").unwrap();
+    store(directory.path(), &signed("a note\n")).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
+    for other in ["b note\n", "a"] {
+        let error = store(directory.path(), &signed(other)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
+    assert!(store(Path::new("/nonexistent"), &signed("x")).is_err());
 }

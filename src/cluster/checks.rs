@@ -1,4 +1,4 @@
-//! What keeps a node from leading: NATS servers that cannot hold a ledger, a low disk, a wrong clock.
+//! What keeps a node from leading: NATS servers that cannot hold a ledger, a low disk, a wrong clock, a wrong state.
 //!
 //! A leader with a low disk grants nothing. With a wrong clock, reservations would expire too early or far too late.
 
@@ -175,9 +175,6 @@ impl Cluster {
     }
 }
 
-// Watches the servers that hold the log: a failed one, since the next failure then ends all grants; and their
-// storage, since a full server refuses appends.
-
 /// How often the servers are checked.
 const SERVERS_PERIOD: Duration = Duration::from_secs(10);
 
@@ -236,7 +233,8 @@ fn name(address: &str, report: Option<&Report>) -> String {
 }
 
 impl Cluster {
-    /// Checks the servers, and how full they are, and the account and the stream if they have limits of their own.
+    /// Watches the servers that hold the log: a failed one, since the next failure then ends all grants; and their
+    /// storage, since a full server refuses appends. Also the account and the stream, if they have limits of their own.
     pub(super) async fn watch_servers(self) {
         let shared = &self.0;
         let addresses = &shared.settings.monitoring;
@@ -336,18 +334,16 @@ impl Cluster {
     }
 }
 
-// Checks whether this node's state equals the state of the other nodes at the same entries.
-//
-// Chain hashes prove that all nodes have the same entries. Digests of the states prove that all nodes have derived the
-// same state from them; every node takes digests after the same batches.
-
 /// Digests that are kept, since a node may be several digests behind another.
 const KEPT: usize = 8;
 
 /// How often the digests are compared.
 const COMPARE_DIGESTS: Duration = Duration::from_secs(5);
 
-/// The digests of this node's states.
+/// The digests of this node's states, to be compared with those of other nodes at the same entries.
+///
+/// Chain hashes prove that all nodes have the same entries. Digests of the states prove that all nodes have derived the
+/// same state from them; every node takes digests after the same batches.
 #[derive(Default)]
 pub(super) struct Digests {
     own: Mutex<VecDeque<StateDigest>>,

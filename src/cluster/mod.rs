@@ -5,8 +5,10 @@
 
 mod checks;
 mod forward;
+mod heal;
 mod join;
 mod peers;
+mod purge;
 mod task;
 
 use std::{

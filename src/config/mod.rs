@@ -1,4 +1,5 @@
-//! The configuration of `quotad`: [`schema`] defines the keys, the shipped `config.toml` describes them.
+//! The configuration of `quotad`: [`schema`] defines the keys, the shipped `config.toml` describes them. Layers,
+//! unknown keys and the command line are in `quota_service::config`.
 
 pub mod schema;
 
@@ -318,7 +319,7 @@ fn checkpoint_rules(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Largest request body: its entries have to fit into a message together with a batch that is about to be sealed.
+/// Largest request body: its entries have to fit into a message together with a batch that is about to be closed.
 const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 fn cluster_rules(config: &Config, findings: &mut Vec<Finding>) {

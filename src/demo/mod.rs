@@ -98,8 +98,8 @@ fn record(config: &Config) -> anyhow::Result<u64> {
 }
 
 fn store(commit: &mut GroupCommit<()>, journal: &mut FileJournal) -> anyhow::Result<()> {
-    if let Some(sealed) = commit.close() {
-        sealed.append(journal)?.sync(journal)?;
+    if let Some(closed) = commit.close() {
+        closed.append(journal)?.sync(journal)?;
         commit.synced();
     }
     Ok(())

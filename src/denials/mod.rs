@@ -25,9 +25,9 @@ use std::{
 use parking_lot::Mutex;
 use quota_client::wire::{AsOf, Denial, DeniedObject};
 use quota_core::{
+    bounded_memory::BoundedMemory,
     decide::{Refusal, Request},
     event::{Actor, Sequence},
-    shares::Shares,
     state::Head,
 };
 use quota_semantics::{
@@ -320,7 +320,7 @@ fn wanted_of(quotas: &[CheckedQuota]) -> (Vec<CheckedQuota>, bool) {
 #[derive(Default)]
 struct Store {
     denials: BTreeMap<u64, StoredDenial>,
-    shares: Shares<u64>,
+    shares: BoundedMemory<u64>,
 }
 
 impl Store {
@@ -404,7 +404,7 @@ struct Counts {
     denials: HashMap<Place, (u64, u64)>,
     /// The principal whose request was counted first, and its namespace, by the number of that request.
     begun: BTreeMap<u64, (Place, Name, Name)>,
-    shares: Shares<u64>,
+    shares: BoundedMemory<u64>,
     next: u64,
 }
 
@@ -636,50 +636,4 @@ fn write_anew(path: &Path, store: &Store) -> io::Result<File> {
     output.into_inner().map_err(io::IntoInnerError::into_error)?;
     std::fs::rename(&temporary, path)?;
     OpenOptions::new().append(true).open(path)
-}
-
-#[cfg(test)]
-mod store_tests {
-    use super::*;
-    use crate::denials::tests::denial_of;
-
-    #[test]
-    fn who_is_denied_by_many_limits_does_not_displace_the_counts_of_others() {
-        let mut counts = Counts::default();
-        let victim = denial_of("team", "team-a", "compute", LimitKind::ResourceQuota);
-        counts.add(&victim);
-        for number in 0..2 * COUNTED_MAX {
-            let quota = format!("q-{number}");
-            counts.add(&denial_of(
-                "attacker",
-                &format!("ns-{number}"),
-                &quota,
-                LimitKind::ResourceQuota,
-            ));
-        }
-        counts.add(&victim);
-        let of = |namespace: &str, name: &str| {
-            counts.get(&place(LimitKind::ResourceQuota, &namespace.into(), &name.into()))
-        };
-        assert_eq!(of("team-a", "compute"), 2);
-        assert_eq!(of("ns-0", "q-0"), 0);
-        let last = 2 * COUNTED_MAX - 1;
-        assert_eq!(of(&format!("ns-{last}"), &format!("q-{last}")), 1);
-        assert_eq!(counts.denials.len(), COUNTED_MAX);
-        assert_eq!(counts.begun.len(), COUNTED_MAX);
-    }
-
-    #[test]
-    fn a_group_counts_for_all_its_namespaces_and_only_exceeded_limits_count() {
-        let mut counts = Counts::default();
-        for namespace in ["a", "b"] {
-            counts.add(&denial_of("p", namespace, "company", LimitKind::ClusterResourceQuota));
-        }
-        let mut passed = denial_of("p", "a", "other", LimitKind::ResourceQuota);
-        passed.quotas[0].resources[0].hard = "100".parse().unwrap();
-        counts.add(&passed);
-        let group = place(LimitKind::ClusterResourceQuota, &"b".into(), &"company".into());
-        assert_eq!(counts.get(&group), 2);
-        assert_eq!(counts.get(&place(LimitKind::ResourceQuota, &"a".into(), &"other".into())), 0);
-    }
 }

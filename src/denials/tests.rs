@@ -13,7 +13,7 @@ use quota_semantics::{
     uid::Uid,
 };
 
-use super::{Bounds, DenialLog, Query};
+use super::{Bounds, COUNTED_MAX, Counts, DenialLog, Query, place};
 
 fn request(namespace: &str, uid: &str) -> Request {
     let mut footprint = Footprint::default();
@@ -35,12 +35,7 @@ fn request(namespace: &str, uid: &str) -> Request {
 }
 
 /// A denial of a principal's request in a namespace by a limit.
-pub(super) fn denial_of(
-    principal: &str,
-    namespace: &str,
-    quota: &str,
-    kind: LimitKind,
-) -> wire::Denial {
+fn denial_of(principal: &str, namespace: &str, quota: &str, kind: LimitKind) -> wire::Denial {
     let (request, head) = (request(namespace, "u"), Head::default());
     let mut denial = super::new(&Actor::named(principal), &request, &refusal(), head).unwrap();
     denial.quotas[0].name = quota.into();
@@ -290,4 +285,44 @@ fn of_a_wide_denial_few_limits_wait_for_the_log() {
     }
     assert_eq!(noted(Vec::new(), 1025).object.requested.len(), 0);
     assert!(noted(Vec::new(), 1025).shortened);
+}
+
+#[test]
+fn who_is_denied_by_many_limits_does_not_displace_the_counts_of_others() {
+    let mut counts = Counts::default();
+    let victim = denial_of("team", "team-a", "compute", LimitKind::ResourceQuota);
+    counts.add(&victim);
+    for number in 0..2 * COUNTED_MAX {
+        let quota = format!("q-{number}");
+        counts.add(&denial_of(
+            "attacker",
+            &format!("ns-{number}"),
+            &quota,
+            LimitKind::ResourceQuota,
+        ));
+    }
+    counts.add(&victim);
+    let of = |namespace: &str, name: &str| {
+        counts.get(&place(LimitKind::ResourceQuota, &namespace.into(), &name.into()))
+    };
+    assert_eq!(of("team-a", "compute"), 2);
+    assert_eq!(of("ns-0", "q-0"), 0);
+    let last = 2 * COUNTED_MAX - 1;
+    assert_eq!(of(&format!("ns-{last}"), &format!("q-{last}")), 1);
+    assert_eq!(counts.denials.len(), COUNTED_MAX);
+    assert_eq!(counts.begun.len(), COUNTED_MAX);
+}
+
+#[test]
+fn a_group_counts_for_all_its_namespaces_and_only_exceeded_limits_count() {
+    let mut counts = Counts::default();
+    for namespace in ["a", "b"] {
+        counts.add(&denial_of("p", namespace, "company", LimitKind::ClusterResourceQuota));
+    }
+    let mut passed = denial_of("p", "a", "other", LimitKind::ResourceQuota);
+    passed.quotas[0].resources[0].hard = "100".parse().unwrap();
+    counts.add(&passed);
+    let group = place(LimitKind::ClusterResourceQuota, &"b".into(), &"company".into());
+    assert_eq!(counts.get(&group), 2);
+    assert_eq!(counts.get(&place(LimitKind::ResourceQuota, &"a".into(), &"other".into())), 0);
 }

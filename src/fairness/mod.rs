@@ -2,7 +2,7 @@
 //!
 //! Every principal has one share, however many requests, connections or namespaces it has. For processor time, two
 //! places enforce it, with the same parts (watches, expensive readers and bytes of bodies have bounds of their own:
-//! `watch_slots`, `api::readers`, `server::body_budget`):
+//! `watch_slots`, the turns in `api/entries.rs`, `server::BodyBudget`):
 //!
 //! - `Lanes`: the writer's queue. Principals take turns, one decision each, behind the cluster's own jobs.
 //! - `Permit`: the bounded pool of threads for expensive reads. Principals take turns, one answer each.
@@ -11,14 +11,16 @@
 //! expensive waits while others are active (`ACTIVITY`); a principal that is alone never waits. Work that takes long
 //! yields the processor after each step.
 
+mod accounts;
+mod lanes;
 mod turns;
+mod watch_slots;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeMap,
     io::{self, Write},
     sync::{
         Arc, LazyLock,
@@ -29,29 +31,27 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use quota_core::event::Actor;
 use quota_journal::Throttle;
 use quota_semantics::Name;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use turns::{ACTIVITY, Lane, Lanes, Queued};
-use turns::{LONGEST, Turns};
+pub(crate) use accounts::ACTIVITY;
+use accounts::LONGEST;
+pub(crate) use lanes::{Lane, Lanes, Queued};
+use turns::Turns;
+pub use watch_slots::{Full, Slot, WatchLimits, Watches};
 
 use crate::{
-    auth::Principal,
     metrics,
     problem::{Problem, Reason},
 };
 
-// Makes background work yield the processors to request threads.
-//
-// The scheduler preempts a busy thread only at its next tick, whatever the nice value: background work would keep a
-// processor for four to eight milliseconds each time, longer than nearly all requests take.
-
-/// How long background work runs before it pauses.
+/// How long background work runs before it yields the processor to request threads: the scheduler preempts a busy
+/// thread only at its next tick, whatever the nice value, so it would keep a processor for four to eight milliseconds
+/// each time, longer than nearly all requests take.
 const STEP: Duration = Duration::from_micros(250);
 
 /// How long it pauses.
@@ -110,103 +110,6 @@ fn used_by_this_thread() -> Duration {
     let used = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(used).unwrap_or_default()
 }
-
-// Slots for open watches: limited in total and by principal, so that one reader cannot take all.
-
-/// Limits on open watches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchLimits {
-    /// In total.
-    pub all: usize,
-    /// Of one principal. `anonymous`, the principal of callers without tokens, is limited by `all` alone.
-    pub of_principal: usize,
-}
-
-impl From<usize> for WatchLimits {
-    /// Only a total limit, for any principal.
-    fn from(all: usize) -> Self {
-        Self { all, of_principal: all }
-    }
-}
-
-/// The slots.
-pub struct Watches {
-    most: WatchLimits,
-    all: Arc<Semaphore>,
-    /// The number of open watches by principal.
-    open: Mutex<BTreeMap<Name, usize>>,
-}
-
-/// A used slot; it is released on drop.
-pub struct Slot {
-    watches: Arc<Watches>,
-    principal: Name,
-    _one_of_all: OwnedSemaphorePermit,
-}
-
-/// Why there is no slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
-    /// All slots are used.
-    #[error("{0} watches are open, and no more are allowed")]
-    All(usize),
-    /// The principal has used all its slots.
-    #[error("{0} watches of this principal are open, and no more are allowed")]
-    OfPrincipal(usize),
-}
-
-impl Watches {
-    /// A set of this many slots.
-    pub fn new(most: WatchLimits) -> Arc<Self> {
-        Arc::new(Self { most, all: Arc::new(Semaphore::new(most.all)), open: Mutex::default() })
-    }
-
-    /// Takes a slot for a caller.
-    ///
-    /// # Errors
-    /// [`Full`].
-    pub fn open(self: &Arc<Self>, actor: &Actor) -> Result<Slot, Full> {
-        let Ok(one_of_all) = self.all.clone().try_acquire_owned() else {
-            metrics::limit_reached(metrics::Limit::WatchStreams);
-            return Err(Full::All(self.most.all));
-        };
-        let principal = actor.principal.clone();
-        let most = match Principal::anonymous().name() == &principal {
-            true => self.most.all,
-            false => self.most.of_principal,
-        };
-        let mut open = self.open.lock();
-        let mine = open.entry(principal.clone()).or_default();
-        if *mine >= most {
-            metrics::limit_reached(metrics::Limit::WatchStreamsPerPrincipal);
-            return Err(Full::OfPrincipal(most));
-        }
-        *mine += 1;
-        drop(open);
-        Ok(Slot { watches: self.clone(), principal, _one_of_all: one_of_all })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut open = self.watches.open.lock();
-        if let Some(mine) = open.get_mut(&self.principal) {
-            *mine -= 1;
-            if *mine == 0 {
-                open.remove(&self.principal);
-            }
-        }
-    }
-}
-
-// Large answers, and queries of past states. They are made on threads of their own, one of each principal at a time,
-// principals in turn.
-//
-// Few threads serve connections. An answer that occupies one of them for a tenth of a second delays all requests
-// behind it. So large answers are made here, with a pause after each step. A principal uses at most a third of a
-// processor for its answers, and while others are active at most as much as its [account](super::turns::Accounts) allows. So
-// a flood of such requests delays only itself. A single long answer is delayed by at most
-// [`LONGEST`](super::turns::LONGEST) in total, so that it can be completed.
 
 /// Answers with at most this many amounts are made at once: that takes less than a millisecond.
 pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
@@ -399,7 +302,13 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Threads that make answers of one kind.
+/// Threads that make answers of one kind, one of each principal at a time, principals in turn.
+///
+/// Few threads serve connections. An answer that occupies one of them for a tenth of a second delays all requests
+/// behind it. So large answers are made here, with a pause after each step. A principal uses at most a third of a
+/// processor for its answers, and while others are active at most as much as its account allows. So a flood of such
+/// requests delays only itself. A single long answer is delayed by at most [`LONGEST`] in total, so that it can be
+/// completed.
 struct Pool {
     kind: Kind,
     queue: Mutex<Turns<Waiting>>,
@@ -574,51 +483,5 @@ impl<W: Write> Write for Paced<'_, W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
-    }
-}
-
-#[cfg(test)]
-mod throttle_tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_pauses_behind_each_step() {
-        let long_ago = Instant::now() - 4 * STEP;
-        BEGAN.set(long_ago);
-        assert!(pause());
-        // The next step begins after the pause.
-        assert!(BEGAN.get() >= long_ago + 4 * STEP + PAUSE);
-        BEGAN.set(Instant::now() + 1000 * STEP);
-        assert!(!pause());
-    }
-
-    #[test]
-    fn the_first_step_of_a_thread_begins_with_it() {
-        let before = Instant::now();
-        let began = std::thread::spawn(|| BEGAN.get());
-        assert!(began.join().unwrap() >= before);
-    }
-}
-
-#[cfg(test)]
-mod watch_slots_tests {
-    use super::*;
-
-    #[test]
-    fn one_principal_does_not_take_all_slots() {
-        let watches = Watches::new(WatchLimits { all: 4, of_principal: 2 });
-        let [a, b] = ["a", "b"].map(Actor::named);
-        let open = |actor| watches.open(actor).map_err(|full| full.to_string());
-        let of_a = [open(&a).unwrap(), open(&a).unwrap()];
-        assert!(open(&a).err().unwrap().starts_with("2 watches of this principal"));
-        let of_b = open(&b).unwrap();
-        drop(of_a);
-        assert_eq!(watches.open.lock().len(), 1);
-        drop(of_b);
-        let anonymous = Principal::anonymous().actor();
-        let all: Vec<_> = (0..4).map(|_| open(&anonymous).unwrap()).collect();
-        assert!(open(&b).err().unwrap().starts_with("4 watches are open"));
-        drop(all);
-        assert!(watches.open.lock().is_empty());
     }
 }

@@ -119,3 +119,21 @@ async fn many_watches_keep_no_list_of_their_principal_waiting() {
         watch.await.unwrap();
     }
 }
+
+#[test]
+fn a_thread_pauses_behind_each_step() {
+    let long_ago = Instant::now() - 4 * STEP;
+    BEGAN.set(long_ago);
+    assert!(pause());
+    // The next step begins after the pause.
+    assert!(BEGAN.get() >= long_ago + 4 * STEP + PAUSE);
+    BEGAN.set(Instant::now() + 1000 * STEP);
+    assert!(!pause());
+}
+
+#[test]
+fn the_first_step_of_a_thread_begins_with_it() {
+    let before = Instant::now();
+    let began = std::thread::spawn(|| BEGAN.get());
+    assert!(began.join().unwrap() >= before);
+}

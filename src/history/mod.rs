@@ -282,22 +282,3 @@ impl Cache {
         self.0.push_back((until, state.clone()));
     }
 }
-
-#[cfg(test)]
-mod cache_tests {
-    use super::*;
-
-    #[test]
-    fn what_was_used_least_lately_goes() {
-        let mut cache = Cache::default();
-        let state = Arc::new(State::default());
-        for sequence in 1..=4 {
-            cache.put(Until::Sequence(sequence), &state);
-        }
-        assert!(cache.get(Until::Sequence(1)).is_some());
-        cache.put(Until::Sequence(5), &state);
-        assert!(cache.get(Until::Sequence(1)).is_some());
-        assert!(cache.get(Until::Sequence(2)).is_none());
-        assert_eq!(cache.0.len(), STATES);
-    }
-}

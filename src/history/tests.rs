@@ -25,7 +25,7 @@ use quota_journal::{
 use quota_ledger::{period::Fold, replay::Until};
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
-use super::{Error, History};
+use super::{Cache, Error, History, STATES};
 use crate::{
     fairness::{AMOUNTS_AT_ONCE, Permit, Turn},
     intake::payload,
@@ -477,4 +477,18 @@ async fn the_backup_of_a_compacted_ledger_answers_the_same() {
         let (_, digest) = head_and_digest(&history, until).await.unwrap();
         assert_eq!(digest, recorded.fold(until).digest());
     }
+}
+
+#[test]
+fn what_was_used_least_lately_goes() {
+    let mut cache = Cache::default();
+    let state = Arc::new(State::default());
+    for sequence in 1..=4 {
+        cache.put(Until::Sequence(sequence), &state);
+    }
+    assert!(cache.get(Until::Sequence(1)).is_some());
+    cache.put(Until::Sequence(5), &state);
+    assert!(cache.get(Until::Sequence(1)).is_some());
+    assert!(cache.get(Until::Sequence(2)).is_none());
+    assert_eq!(cache.0.len(), STATES);
 }

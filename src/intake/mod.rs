@@ -11,8 +11,6 @@ use std::{collections::BTreeSet, time::Duration};
 
 use quota_semantics::Name;
 
-// The status of event sources.
-
 /// The event sources as the API sees them.
 pub trait Sources: Send + Sync {
     /// Whether all sources have been fully consumed at least once since the start. Nothing is granted before.

@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 2 * 1024 * 1024;
 /// for their decisions.
 const CHUNK_EVENTS: usize = 1024;
 
-// A batch that is about to be sealed, a chunk, and the event that filled it have to fit into one message of the
+// A batch that is about to be closed, a chunk, and the event that filled it have to fit into one message of the
 // cluster.
 const _: () = assert!(
     quota_replication::jetstream::BATCH_BYTES + CHUNK_BYTES + SIGHTING_MAX_BYTES

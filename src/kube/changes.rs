@@ -20,8 +20,8 @@ use std::{
 
 use parking_lot::Mutex;
 use quota_core::{
+    bounded_memory::BoundedMemory,
     event::{Entry, Event, Sequence},
-    shares::Shares,
     size,
     state::State,
 };
@@ -445,8 +445,6 @@ fn some_groups_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Seq
     (records.collect(), last, state.head().sequence)
 }
 
-// The quotas and groups that were deleted, as far back as their memory bound allows.
-
 /// Bytes of the metadata of deleted quotas and groups that are read at once.
 const DELETED_BYTES: usize = 1 << 20;
 
@@ -464,11 +462,11 @@ pub(in crate::kube) struct Deletion {
     pub(in crate::kube) set: Sequence,
 }
 
-/// Quotas and groups that were deleted.
+/// The quotas and groups that were deleted, as far back as their memory bound allows.
 #[derive(Default)]
 struct Deletions {
     by_time: BTreeMap<Sequence, Deletion>,
-    shares: Shares<Sequence>,
+    shares: BoundedMemory<Sequence>,
     /// Most bytes of them.
     most: usize,
     /// The last dropped entry, by namespace, and of any namespace.
@@ -567,13 +565,6 @@ impl Deletions {
     }
 }
 
-// The changes since a version, in their order.
-//
-// A watch sends them in this order, and each object with the sequence of its change as version. So a client that has
-// received a version has received all changes before it; what it has not received yet has a higher version. Only the
-// last entry may have reached the client in part, if it changed several objects: so a client that goes on from its
-// sequence gets the changes of this entry again.
-
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::kube) enum Change {
@@ -595,7 +586,12 @@ pub(in crate::kube) struct Since {
     pub(in crate::kube) again: bool,
 }
 
-/// Some changes, in order.
+/// Some changes since a version, in order.
+///
+/// A watch sends them in this order, and each object with the sequence of its change as version. So a client that has
+/// received a version has received all changes before it; what it has not received yet has a higher version. Only the
+/// last entry may have reached the client in part, if it changed several objects: so a client that goes on from its
+/// sequence gets the changes of this entry again.
 #[derive(Debug)]
 pub(in crate::kube) struct Portion {
     pub(in crate::kube) changes: Vec<(Sequence, Change)>,

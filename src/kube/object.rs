@@ -225,9 +225,7 @@ pub(super) fn group_status(
     Ok(status)
 }
 
-// Tables for `kubectl get`.
-
-/// The object that a row carries beside its cells.
+/// The object that a row of a table carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
     Nothing,

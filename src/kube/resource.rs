@@ -416,8 +416,6 @@ pub(super) fn to_json(value: &impl serde::Serialize) -> Result<Value> {
     value.map_err(|error| Failure::internal(&error))
 }
 
-// The stored kinds.
-
 /// A stored kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {

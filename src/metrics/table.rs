@@ -1,5 +1,5 @@
-//! Every metric with its labels, and the functions that record them; without [`super::install`] these have no effect. `docs/metrics.md`
-//! is made from this table.
+//! Every metric with its labels, and the functions that record them; without [`super::install`] these have no effect.
+//! `docs/metrics.md` is made from this table.
 
 use std::{borrow::Cow, time::Duration};
 

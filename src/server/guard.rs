@@ -158,8 +158,8 @@ impl StartedRequest {
 
 /// A request on its way to its response, within the limits.
 ///
-/// Not an `async` function: of one, each step would hold its own copy of what it awaits, and all of it is moved several
-/// times with each request.
+/// Not an `async fn`: in one, each step would copy the awaited future, and all of it is moved several times with each
+/// request.
 pub(crate) struct Guarded {
     bounds: Arc<Bounds>,
     route: RouteBounds,
@@ -437,12 +437,6 @@ pub(super) fn last_problem(reason: Reason, detail: &str) -> Response {
     response
 }
 
-// Compresses responses with gzip, for callers that accept it.
-//
-// Only bodies of known length are compressed, since streamed data has to arrive as it is produced. A body is
-// compressed as a whole, so that the response has a known length again, and the limits of such responses apply.
-// tower-http's compression would stream it: of unknown length, no budget would count it and no timeout would end it.
-
 /// Shorter bodies fit into one packet without compression.
 const BYTES_MIN: u64 = 1024;
 
@@ -491,7 +485,11 @@ pub(super) fn is_worthwhile(response: &Response) -> bool {
         && !headers.contains_key(header::ETAG)
 }
 
-/// The compressed response.
+/// The response, compressed with gzip.
+///
+/// Only bodies of known length are compressed, since streamed data has to arrive as it is produced. A body is
+/// compressed as a whole, so that the response has a known length again, and the limits of such responses apply.
+/// tower-http's compression would stream it: of unknown length, no budget would count it and no timeout would end it.
 pub(super) async fn compressed(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let zipped = match whole_body(body).await {

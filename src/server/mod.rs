@@ -228,11 +228,8 @@ async fn drain(grace: Duration, mut connections: JoinSet<()>) {
     }
 }
 
-// File descriptors: every connection takes one, and so does every file of the ledger.
-//
-// If connections used up the descriptors, the ledger could not open its next file, and the daemon would have to stop.
-
-/// Descriptors reserved for the ledger's files, NATS and timers.
+/// File descriptors reserved for the ledger's files, NATS and timers: if connections used them up, the ledger could not
+/// open its next file, and the daemon would have to stop.
 const RESERVE: u64 = 512;
 
 /// Raises the process' limit so that `listeners` can have `connections` each, as far as permitted. Returns how many
@@ -277,8 +274,6 @@ fn fit(limit: &Rlimit, listeners: usize, connections: usize) -> usize {
     usize::try_from(each).map_or(connections, |each| each.clamp(1, connections.max(1)))
 }
 
-// The peer of a connection.
-
 /// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -286,31 +281,4 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The names of its verified certificate; empty without one.
     pub names: Arc<[String]>,
-}
-
-#[cfg(test)]
-mod descriptors_tests {
-    use super::*;
-
-    fn limit(current: u64, maximum: u64) -> Rlimit {
-        Rlimit { current: Some(current), maximum: Some(maximum) }
-    }
-
-    #[test]
-    fn the_limit_is_raised_as_far_as_needed_and_permitted_and_never_lowered() {
-        assert_eq!(raised(&limit(1024, 4096), 2000).current, Some(2000));
-        assert_eq!(raised(&limit(1024, 4096), 9000).current, Some(4096));
-        assert_eq!(raised(&limit(8000, 9000), 2000).current, Some(8000));
-        let unlimited = Rlimit { current: None, maximum: None };
-        assert_eq!(raised(&unlimited, 2000).current, None);
-        assert_eq!(fit(&unlimited, 3, 10), 10);
-    }
-
-    #[test]
-    fn the_ledger_keeps_its_descriptors() {
-        assert_eq!(fit(&limit(100_000, 100_000), 3, 10_000), 10_000);
-        assert_eq!(fit(&limit(4096, 4096), 2, 10_000), 1792);
-        assert_eq!(fit(&limit(256, 256), 2, 10_000), 64);
-        assert_eq!(fit(&limit(1, 1), 3, 10_000), 1);
-    }
 }

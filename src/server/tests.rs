@@ -245,3 +245,25 @@ async fn a_request_has_an_id() {
         assert_eq!(id.len(), 36, "{id}");
     }
 }
+
+fn limit(current: u64, maximum: u64) -> Rlimit {
+    Rlimit { current: Some(current), maximum: Some(maximum) }
+}
+
+#[test]
+fn the_limit_is_raised_as_far_as_needed_and_permitted_and_never_lowered() {
+    assert_eq!(raised(&limit(1024, 4096), 2000).current, Some(2000));
+    assert_eq!(raised(&limit(1024, 4096), 9000).current, Some(4096));
+    assert_eq!(raised(&limit(8000, 9000), 2000).current, Some(8000));
+    let unlimited = Rlimit { current: None, maximum: None };
+    assert_eq!(raised(&unlimited, 2000).current, None);
+    assert_eq!(fit(&unlimited, 3, 10), 10);
+}
+
+#[test]
+fn the_ledger_keeps_its_descriptors() {
+    assert_eq!(fit(&limit(100_000, 100_000), 3, 10_000), 10_000);
+    assert_eq!(fit(&limit(4096, 4096), 2, 10_000), 1792);
+    assert_eq!(fit(&limit(256, 256), 2, 10_000), 64);
+    assert_eq!(fit(&limit(1, 1), 3, 10_000), 1);
+}

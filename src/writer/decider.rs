@@ -279,7 +279,7 @@ impl<J: Journal> Decider<J> {
 }
 
 fn open_batch(options: &Options, batching: &Batching) -> GroupCommit<Answer> {
-    GroupCommit::new(options.max_batch_entries).sealing_at(batching.max_bytes)
+    GroupCommit::new(options.max_batch_entries).closing_at(batching.max_bytes)
 }
 
 /// Determines which jobs of a group are expensive. It reads the wall clock for each job. It reads the processor time,
@@ -311,15 +311,6 @@ impl JobMeter {
     }
 }
 
-// Delays a batch briefly for clients that were just answered.
-//
-// In a cluster, a batch takes a millisecond or more to become durable, and meanwhile the clients of the next batch
-// wait. If the next batch is sent at once, it goes without the clients of the first, and from then on each half of the
-// clients waits for the other. So a batch waits until as many jobs have arrived as were answered, or for half of the
-// time that the last batch took. PostgreSQL does the same (`commit_delay`). If the answered clients do not come back,
-// waiting is in vain: then the next batches do not wait, and each time more of them. On a single node a sync is too
-// short for that.
-
 /// The divisor of the last batch's duration that gives the longest wait.
 const PART: u32 = 2;
 
@@ -350,7 +341,14 @@ struct Expected {
     until: Instant,
 }
 
-/// The rule and its state.
+/// Delays a batch briefly for clients that were just answered.
+///
+/// In a cluster, a batch takes a millisecond or more to become durable, and meanwhile the clients of the next batch
+/// wait. If the next batch is sent at once, it goes without the clients of the first, and from then on each half of the
+/// clients waits for the other. So a batch waits until as many jobs have arrived as were answered, or for half of the
+/// time that the last batch took. PostgreSQL does the same (`commit_delay`). If the answered clients do not come back,
+/// waiting is in vain: then the next batches do not wait, and each time more of them. On a single node a sync is too
+/// short for that.
 #[derive(Debug)]
 pub(super) struct Linger {
     is_on: bool,

@@ -7,6 +7,7 @@ mod decider;
 mod inbox;
 mod ledger;
 mod syncer;
+mod watermark;
 
 #[cfg(test)]
 mod tests;
@@ -34,9 +35,10 @@ use tokio::{
 use decider::{Batching, Decider, Linger};
 use inbox::{Gate, Inbox};
 pub(crate) use ledger::For;
-pub use ledger::{Ledger, Required, Watermark};
+pub use ledger::Ledger;
 pub use syncer::{Batch, Marked, Recent};
 use syncer::{Marks, Syncer};
+pub use watermark::{Required, Watermark};
 
 use crate::{enforcement::Enforcement, fatal, metrics, problem::Reason};
 
@@ -357,7 +359,7 @@ impl<J: Journal + 'static> Replica<J> {
         }
         for entries in decoded {
             metrics::recorded(&entries);
-            syncer.show(&entries);
+            syncer.notify(&entries);
         }
         Ok(())
     }

@@ -135,13 +135,13 @@ impl<J: Journal> Syncer<J> {
             if let Some(marks) = self.marks.get() {
                 marks.durable(durable.sequence);
             }
-            self.show(&entries);
+            self.notify(&entries);
         }
         Synced { durable, entries, answers }
     }
 
     /// Publishes durable entries to followers and watches.
-    pub(super) fn show(&self, entries: &Batch) {
+    pub(super) fn notify(&self, entries: &Batch) {
         if self.followers.receiver_count() > 0 {
             let _ = self.followers.send(entries.clone());
         }
@@ -161,11 +161,6 @@ impl<J: Journal> Syncer<J> {
     }
 }
 
-// Selects the batches after which all replicas take an image of their state, so that their digests can be compared.
-//
-// All replicas have the same batches with the same times. The first batch of each period of ledger time is selected,
-// so no agreement is needed.
-
 /// A state at the end of a durable batch.
 pub struct Marked {
     /// The last entry of the batch.
@@ -174,6 +169,10 @@ pub struct Marked {
     pub image: Image,
 }
 
+/// Selects the batches after which all replicas take an image of their state, so that their digests can be compared.
+///
+/// All replicas have the same batches with the same times. The first batch of each period of ledger time is selected,
+/// so no agreement is needed.
 pub(super) struct Marks {
     period: Span,
     /// The image of a batch that is closed and not durable yet.
@@ -220,19 +219,17 @@ impl Marks {
     }
 }
 
-// The latest durable batches, shared by all watches.
-//
-// A channel would keep each batch until the slowest watch has taken it: one client that does not read would keep
-// gigabytes alive. Here the number of bytes is bounded, whatever watches do; a watch that is too slow reads the
-// journal.
-
 /// Entries that have just become durable.
 pub type Batch = Arc<Vec<Entry>>;
 
 /// Most bytes of the kept batches. The newest batch is kept even if it has more.
 const BYTES: usize = 8 * 1024 * 1024;
 
-/// The latest durable batches.
+/// The latest durable batches, shared by all watches.
+///
+/// A channel would keep each batch until the slowest watch has taken it: one client that does not read would keep
+/// gigabytes alive. Here the number of bytes is bounded, whatever watches do; a watch that is too slow reads the
+/// journal.
 #[derive(Debug)]
 pub struct Recent {
     kept: Mutex<Kept>,

@@ -324,11 +324,6 @@ fn micro_time() -> String {
     format!("{:.6}", jiff::Timestamp::now())
 }
 
-// The decision whether a Lease may be taken. Pure.
-//
-// Clocks of different machines are never compared: a Lease has ended when its record has not changed for its duration,
-// by the local clock.
-
 /// The action that a candidate may take on a Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
@@ -361,7 +356,10 @@ impl Observer {
     }
 }
 
-/// The action that the candidate `me` may take on a Lease that is unchanged since `since`.
+/// The action that the candidate `me` may take on a Lease that is unchanged since `since`. Pure.
+///
+/// Clocks of different machines are never compared: a Lease has ended when its record has not changed for its duration,
+/// by the local clock.
 fn decide(
     spec: Option<&Spec>,
     me: &str,

@@ -188,7 +188,7 @@ impl StatusWriter {
             Err(failure) if failure.code() == Some(404) => return Ok(Outcome::Elsewhere),
             Err(failure) => return Err(failure),
         };
-        // Another one by that name is one that quotad has not seen yet.
+        // Another object of this name: quotad has not seen it yet.
         if object["metadata"]["uid"] != group.metadata.uid.as_str() {
             return Ok(Outcome::Elsewhere);
         }

@@ -41,9 +41,6 @@ pub(crate) async fn write(client: &Client, path: &str, object: &Value) -> Result
     client.send(Method::PUT, path, body).await.map(|_| ())
 }
 
-// The webhook's rules, maintained by the leading bridge: the API server calls the webhook for the kinds that quotas
-// limit.
-
 /// The interval at which changes by others are corrected.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -53,7 +50,8 @@ const RETRY: Duration = Duration::from_secs(5);
 /// The delay in which further limits are collected: quotas are often created several at a time.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// Maintains the rules of one ValidatingWebhookConfiguration.
+/// Maintains the rules of one ValidatingWebhookConfiguration: the API server calls the webhook for the kinds that
+/// quotas limit.
 pub(crate) struct Rules {
     /// The API server.
     pub(crate) client: Client,
@@ -128,16 +126,14 @@ fn set(configuration: &mut Value, rules: &Value, of_all: bool) -> bool {
     changed
 }
 
-// The webhook's certificate, maintained by the leading bridge: a Secret with the certificate that quotad serves, and
-// the `caBundle` by which the API server trusts it.
-
 /// Keys of the Secret: all CAs, the key of the first CA, and the serving certificate with its key.
 const AUTHORITIES: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// Maintains one certificate.
+/// Maintains one certificate: a Secret with the certificate that quotad serves, and the `caBundle` by which the API
+/// server trusts it.
 pub(crate) struct CertificateManager {
     /// The API server.
     pub client: Client,
@@ -249,15 +245,13 @@ fn decode(field: &Value) -> String {
     String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
 }
 
-// Certificates as PEM: generation and inspection.
-
 /// The lifetime of a CA, in days.
 const AUTHORITY_DAYS: u16 = 3650;
 
 /// The lifetime of a serving certificate, in days.
 const SERVING_DAYS: u16 = 365;
 
-/// A certificate and its key.
+/// A certificate and its key, as PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Pair {
     certificate: String,
@@ -370,11 +364,6 @@ fn verifies(certificate: &str, authorities: &[String], names: &[String], at: Tim
     })
 }
 
-// Plans changes such that the API server always trusts the certificate that quotad serves.
-//
-// A new CA is trusted before it signs, and an old CA until it expires, so a change may take any time to reach the API
-// servers and the pods. The key of an old CA is deleted.
-
 /// The maximum number of CAs that are trusted at the same time.
 const AUTHORITIES_MAX: usize = 8;
 
@@ -398,8 +387,11 @@ struct Plan {
     held: Held,
 }
 
-/// Plans the next change. `trusted` are the CAs that the API server trusts already. Certificates with less than a third
-/// of their lifetime left are replaced.
+/// Plans the next change such that the API server always trusts the certificate that quotad serves. `trusted` are the
+/// CAs that the API server trusts already. Certificates with less than a third of their lifetime left are replaced.
+///
+/// A new CA is trusted before it signs, and an old CA until it expires, so a change may take any time to reach the API
+/// servers and the pods. The key of an old CA is deleted.
 fn plan(
     held: &Held,
     trusted: &[String],

@@ -1,5 +1,5 @@
-//! `describe`: one object in detail; `explain`: one number. For a quota, the output of `kubectl describe quota` with a column for reserved
-//! amounts.
+//! `describe`: one object in detail; `explain`: one number. For a quota, the output of `kubectl describe quota` with a
+//! column for reserved amounts.
 
 use quota_client::{
     http::Address,
@@ -256,8 +256,6 @@ fn reservation_lines(reservation: &Reservation<'_>) -> Vec<(&'static str, String
     }
     lines
 }
-
-// `explain`: the objects and reservations behind a number.
 
 /// Names that any namespace may have.
 const USUAL: [&str; 8] = [

@@ -263,10 +263,8 @@ fn terminal_width() -> Option<u16> {
     (width > 0).then_some(width)
 }
 
-// `--sort-by`: the items of a list in the order of a field.
-
-/// The path of a field: keys separated by dots, such as `.metadata.name`. A dot inside a key is written `\.`, as in
-/// kubectl: `.spec.hard.requests\.cpu`.
+/// The path of the field of `--sort-by`: keys separated by dots, such as `.metadata.name`. A dot inside a key is
+/// written `\.`, as in kubectl: `.spec.hard.requests\.cpu`.
 #[derive(Clone, Debug)]
 pub(crate) struct Path(Vec<String>);
 

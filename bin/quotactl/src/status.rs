@@ -137,8 +137,6 @@ pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
     server.transpose().map(drop)
 }
 
-// `cluster`: several nodes that keep one ledger.
-
 /// Runs a `cluster` command.
 pub(crate) fn cluster(session: &Session, command: &args::Cluster) -> Outcome {
     match command {
@@ -219,9 +217,8 @@ fn table(nodes: &[ClusterNode]) -> Table {
     table
 }
 
-// `backup`: a consistent copy of the ledger, taken from the daemon while it serves.
-
-/// Takes the copy. The directory appears when the copy is complete, checked and durable.
+/// Takes a consistent copy of the ledger while the daemon serves. The directory appears when the copy is complete,
+/// checked and durable.
 pub(crate) fn backup(session: &Session, directory: &Path) -> Outcome {
     let building = Building::begin(directory)?;
     let input = session.client.download(&Address::of(["v1", "backup"]))?;

@@ -204,8 +204,6 @@ fn spark(shares: &[Option<f64>]) -> String {
     shares.iter().map(of).collect()
 }
 
-// `report`: what was consumed in a period.
-
 /// Reports what the daemon's ledger recorded.
 pub(crate) fn report(session: &Session, args: &Args, selector: Option<&str>) -> Outcome {
     let (from, to) = args.period.resolve(table::now(), None)?;
@@ -384,8 +382,6 @@ pub(crate) fn full_time(text: &str) -> String {
         _ => table::span(span),
     }
 }
-
-// `top`: the fullest namespaces or limits.
 
 /// The width of a bar, in characters.
 const BAR: usize = 10;

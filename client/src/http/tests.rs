@@ -158,3 +158,56 @@ fn tokens_are_not_shown() {
     let options = Options { token, ..Options::default() };
     assert!(!format!("{options:?}").contains("secret"));
 }
+
+const RETRY: Retry =
+    Retry { busy_attempts: 3, connection_attempts: 40, longest_wait: Duration::from_secs(10) };
+
+fn busy(seconds: Option<u64>) -> Error {
+    let wait = seconds.map(Duration::from_secs);
+    Error::of_answer("http://x", 503, wait, br#"{"reason":"Overloaded"}"#)
+}
+
+#[test]
+fn a_busy_daemon_says_how_long_to_wait_within_bounds() {
+    assert_eq!(RETRY.wait(1, &busy(Some(2))), Some(Duration::from_secs(2)));
+    assert_eq!(RETRY.wait(2, &busy(Some(3600))), Some(Duration::from_secs(10)));
+    assert_eq!(RETRY.wait(1, &busy(None)), Some(BUSY_WAIT));
+    assert_eq!(RETRY.wait(3, &busy(Some(2))), None);
+}
+
+#[test]
+fn broken_connections_are_made_again_less_and_less_often() {
+    let broken = Error::Unreachable { server: String::new(), why: String::new() };
+    let waits: Vec<_> = (1..=9).filter_map(|n| RETRY.wait(n, &broken)).collect();
+    assert_eq!(waits.first(), Some(&FIRST_WAIT));
+    assert!(waits.is_sorted() && waits.last() == Some(&RETRY.longest_wait));
+    assert_eq!(RETRY.wait(39, &broken), Some(RETRY.longest_wait));
+    assert_eq!(RETRY.wait(40, &broken), None);
+    assert_eq!(Retry::NEVER.wait(1, &broken), None);
+}
+
+#[test]
+fn what_was_refused_for_good_is_not_sent_again() {
+    let denied = Error::of_answer("http://x", 403, None, br#"{"reason":"ExceedsHard"}"#);
+    assert_eq!(RETRY.wait(1, &denied), None);
+}
+
+#[test]
+fn a_file_without_a_certificate_is_named() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = certificates(file.path()).unwrap_err();
+    assert!(error.to_string().ends_with("no certificate in it"));
+    assert!(private_key(file.path()).is_err());
+    assert!(certificates(Path::new("/nonexistent/ca.pem")).is_err());
+}
+
+#[test]
+fn a_key_of_another_algorithm_is_refused_with_those_supported() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), include_str!("p521.pem")).unwrap();
+    let error = private_key(file.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("P-256 or P-384") && error.contains("P-521 is not supported"),
+        "{error}"
+    );
+}

@@ -118,8 +118,6 @@ pub struct RelistAnswer {
     pub wait_seconds: u64,
 }
 
-// Objects that count towards usage.
-
 /// An object in the ledger, or in a listing: `GET /v1/namespaces/{namespace}/objects`.
 ///
 /// The daemon writes it from borrowed data; clients read `Object<'static>`.

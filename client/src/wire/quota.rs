@@ -583,8 +583,6 @@ pub struct Fullest {
     pub share: Option<f64>,
 }
 
-// Reservations.
-
 /// A reservation.
 ///
 /// The daemon writes it from borrowed data; clients read `Reservation<'static>`.

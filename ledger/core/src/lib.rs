@@ -4,10 +4,10 @@
 //! `quotad`) does all input and output.
 
 pub mod audit;
+pub mod bounded_memory;
 pub mod codec;
 pub mod decide;
 pub mod event;
-pub mod shares;
 pub mod simulate;
 pub mod size;
 pub mod source;

@@ -22,7 +22,7 @@ pub enum Identity {
     Same,
     /// It is another one under the same name, or went back in time: begin anew, for this reason.
     Renewed(&'static str),
-    /// The message at the cursor decides: see [`is_what_was_consumed`].
+    /// The message at the cursor decides: see [`identify_by_message`].
     Held,
 }
 
@@ -54,7 +54,7 @@ pub fn checksum(payload: &[u8]) -> u32 {
 /// Whether the message that a stream holds at the cursor is the consumed one; none: the stream has removed it, as
 /// retention does.
 #[must_use]
-pub fn is_what_was_consumed(cursor: &Cursor, held: Option<(Timestamp, &[u8])>) -> Identity {
+pub fn identify_by_message(cursor: &Cursor, held: Option<(Timestamp, &[u8])>) -> Identity {
     let same = held
         .is_none_or(|(time, payload)| time == cursor.time && checksum(payload) == cursor.checksum);
     match same {
@@ -373,10 +373,10 @@ mod tests {
         let after_a_gap = Cursor { time: Timestamp::EPOCH, ..cursor.clone() };
         assert_eq!(identify(Some(&after_a_gap), "first", 7), Identity::Same);
         let held = |time, payload: &'static [u8]| {
-            is_what_was_consumed(&cursor, Some((Timestamp::from_nanoseconds(time), payload)))
+            identify_by_message(&cursor, Some((Timestamp::from_nanoseconds(time), payload)))
         };
         assert_eq!(held(70, b"seven"), Identity::Same);
-        assert_eq!(is_what_was_consumed(&cursor, None), Identity::Same);
+        assert_eq!(identify_by_message(&cursor, None), Identity::Same);
         assert!(matches!(held(71, b"seven"), Identity::Renewed(_)));
         assert!(matches!(held(70, b"other"), Identity::Renewed(_)));
     }

@@ -247,13 +247,6 @@ fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<ArchiveFile>, Error> {
     Ok(files)
 }
 
-// One file of the archive.
-//
-// A record with the chain before the first batch; blocks, each a record of the chain before it, the length
-// of its frames, and the frames, compressed by lz4; a record that lists the blocks (first sequence and
-// offset); and a record at the end with the chain behind the last batch, the offset of the list, and the
-// BLAKE3 hash of all bytes before it.
-
 const HEAD: [u8; 3] = *b"QLH";
 const BLOCK: [u8; 3] = *b"QLB";
 const LIST: [u8; 3] = *b"QLL";
@@ -267,6 +260,11 @@ const MAX_BLOCK_BYTES: u64 = 32 * 1024 * 1024;
 const HASH_STEP_BYTES: usize = 256 * 1024;
 
 /// An archive file being written, and its hash so far.
+///
+/// A record with the chain before the first batch; blocks, each a record of the chain before it, the length
+/// of its frames, and the frames, compressed by lz4; a record that lists the blocks (first sequence and
+/// offset); and a record at the end with the chain behind the last batch, the offset of the list, and the
+/// BLAKE3 hash of all bytes before it.
 struct Writer {
     file: Arc<dyn File>,
     offset: u64,

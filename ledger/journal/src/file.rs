@@ -6,9 +6,10 @@ use parking_lot::RwLockReadGuard;
 
 use crate::{
     Batch, Batches, Damage, Durable, Error, Journal, Reader,
+    compaction::{self, Compaction, Retention},
     disk::{Disk, Lock},
     journal::{Options, Stats},
-    maintenance::{Compaction, FLUSH_BYTES, Maintenance, Retention},
+    maintenance::{FLUSH_BYTES, Maintenance},
     positions::Base,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
@@ -179,7 +180,7 @@ impl FileReader {
         retention: &Retention,
     ) -> Result<Compaction, Error> {
         self.store.lifecycle.check()?;
-        crate::maintenance::compact(&self.store, now, retention)
+        compaction::compact(&self.store, now, retention)
     }
 
     /// The position up to which the write-ahead log is synced: all of it, except for batches that were only

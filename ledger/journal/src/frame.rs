@@ -318,8 +318,6 @@ impl Frame<'_> {
     }
 }
 
-// The hash chain's links.
-
 /// A BLAKE3 hash of 32 bytes: of a batch and all batches before it, or of a snapshot's content.
 /// Printed and parsed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

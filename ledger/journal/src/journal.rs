@@ -142,8 +142,6 @@ impl fmt::Debug for Throttle {
     }
 }
 
-// Batches: the entries that become durable together.
-
 /// Most bytes that the payload of one batch may have.
 pub const MAX_PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
 
@@ -231,8 +229,6 @@ impl StoredBatch {
         frame::encode(&self.batch, &self.previous, false, &mut Vec::new())
     }
 }
-
-// Errors of the journal.
 
 /// Why an operation of the journal failed.
 #[derive(Clone, Debug, thiserror::Error)]

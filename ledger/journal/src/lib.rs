@@ -8,6 +8,7 @@ mod archive;
 mod backup;
 pub mod checkpoint;
 mod codec;
+mod compaction;
 pub mod disk;
 mod epoch;
 mod file;
@@ -32,6 +33,7 @@ mod tests;
 
 pub use archive::{Archive, ArchiveFile};
 pub use backup::{BackedUp, read_backup, refer_to_archive, write_backup};
+pub use compaction::{Compaction, Retention};
 pub use epoch::Seal;
 pub use file::{FileJournal, FileReader};
 pub use frame::{Hash, ParseHashError};
@@ -39,7 +41,6 @@ pub use journal::{
     Batch, Damage, Durable, Error, Journal, MAX_PAYLOAD_BYTES, Operation, Options, Stats,
     StoredBatch, Throttle,
 };
-pub use maintenance::{Compaction, Retention};
 pub use reader::{BatchReader, BatchRef, Batches, Offline, OfflineData, Reader};
 pub use recovery::{LOCK, Recovery};
 pub use repair::{Remade, Repair, repair};

@@ -111,22 +111,20 @@ pub(super) fn install_base(disk: &dyn Disk, directory: &Path) -> Result<(), Erro
     disk.install(&directory.join(BASE_FILE))
 }
 
-// The anchor: the last acknowledged position, in the file `anchor` beside the write-ahead log.
-//
-// A write-ahead log that ends in garbage was torn by a crash, or was damaged. If the anchor is behind that place,
-// it was damaged. The note is written after each sync of the log, and is itself synced only when a segment or the
-// journal is closed: a killed process loses nothing of it, a power loss may leave an older note, which is still
-// correct, but less precise.
-//
-// The file has two slots, 512 bytes apart, so that a torn note leaves the previous one intact.
-
 /// Name in the data directory.
 pub(super) const ANCHOR_FILE: &str = "anchor";
 
 const ANCHOR_MAGIC: [u8; 3] = *b"QLA";
 const SLOT_BYTES: usize = 512;
 
-/// The file of the last acknowledged position.
+/// The anchor: the last acknowledged position, in the file `anchor` beside the write-ahead log.
+///
+/// A write-ahead log that ends in garbage was torn by a crash, or was damaged. If the anchor is behind that place, it
+/// was damaged. The note is written after each sync of the log, and is itself synced only when a segment or the journal
+/// is closed: a killed process loses nothing of it, a power loss may leave an older note, which is still correct, but
+/// less precise.
+///
+/// The file has two slots, 512 bytes apart, so that a torn note leaves the previous one intact.
 pub(super) struct Anchor {
     file: Arc<dyn File>,
     /// The slot for the next note.

@@ -1,6 +1,6 @@
 //! Snapshots: a stored state, so that replay need not start at the beginning. Files of their own,
 //! `snapshots/SEQUENCE.snapshot`: a record with position, length and BLAKE3 hash of the content, then the content,
-//! which the journal does not interpret.
+//! which the journal does not interpret. The content is `quota_core::state::Image`.
 
 use std::{
     io::{self, Read, Write},

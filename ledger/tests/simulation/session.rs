@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use quota_core::{
     event::{Cursor, DeadLetter},
-    source::{self, Consumed, Follower, Identity, Observation, identify, is_what_was_consumed},
+    source::{self, Consumed, Follower, Identity, Observation, identify, identify_by_message},
 };
 use quota_semantics::{Name, Timestamp};
 
@@ -179,7 +179,7 @@ impl Session {
         let mut identity = identify(cursor, &self.incarnation, stream.last);
         if let (Identity::Held, Some(cursor)) = (identity, cursor) {
             let held = stream.messages.get(&cursor.position);
-            identity = is_what_was_consumed(cursor, held.map(|held| (held.time, &*held.payload)));
+            identity = identify_by_message(cursor, held.map(|held| (held.time, &*held.payload)));
         }
         let mut left = VecDeque::new();
         if identity != Identity::Same {

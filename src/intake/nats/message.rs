@@ -334,11 +334,6 @@ mod tests {
         assert!(!stored("a.b", block, b"{}").is_marker());
         assert!(!stored("a.b", b"NATS/1.0\r\nNats-TTL: 1s\r\n\r\n", b"").is_marker());
     }
-}
-
-#[cfg(test)]
-mod position_tests {
-    use super::*;
 
     #[test]
     fn all_formats_of_a_reply_are_read() {

@@ -566,7 +566,7 @@ async fn identify(
     };
     let message = messages.at(cursor.position).await?;
     let held = message.as_ref().map(|message| (message.position.time, &*message.payload));
-    Ok(source::is_what_was_consumed(cursor, held))
+    Ok(source::identify_by_message(cursor, held))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The session of one consumer: from its creation to its end.
+//! The session of one consumer: from its creation to its end. No message is acknowledged: the cursor in the ledger is
+//! the acknowledgement (`intake/record.rs`).
 
 use std::{
     iter::Peekable,

@@ -42,7 +42,7 @@ bugs! {
         AckBeforeSync: "an answer leaves before the sync",
         SyncErrorIgnored: "a failed sync of the write-ahead log counts as done",
         WritesOnWhenFull: "the journal goes on after a write that found no room",
-        WatermarkIgnored: "the last acknowledged position is not compared with the write-ahead log",
+        AnchorIgnored: "the last acknowledged position is not compared with the write-ahead log",
         NoSyncAtOpen: "recovery does not sync what it has read",
         SegmentNameNotSynced: "the directory is not synced after a new segment got its name",
         EpochNotSynced: "an epoch is sealed, and its log let go, without a sync of its database",

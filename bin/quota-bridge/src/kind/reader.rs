@@ -327,7 +327,7 @@ impl Reader {
     /// A fingerprint of all fields that the ledger uses.
     fn fingerprint(&self, object: &Object) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        // Nothing has lapsed at the epoch: when it does is looked at by itself.
+        // Nothing has lapsed at the epoch: the time of the lapse is compared separately.
         let now = Timestamp::EPOCH;
         let footprint = self.charging.in_full(&self.resource, object, now, &NoContext);
         footprint.hash(&mut hasher);

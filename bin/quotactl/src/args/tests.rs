@@ -66,3 +66,42 @@ fn the_line_of_get_names_its_lists() {
     // Few ask for these.
     assert_eq!(missing, ["dead-letter"]);
 }
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_time_is_written_out_or_a_duration_before_now() {
+    let time: Timestamp = "2026-11-29T10:00:00Z".parse().unwrap();
+    assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Moment::At(time)));
+    let ago = "90m".parse::<Moment>().unwrap().time();
+    let minutes = table::now().since(ago).nanoseconds() / 60_000_000_000;
+    assert!((90..=91).contains(&minutes), "{minutes}");
+    for wrong in ["", "yesterday", "-1h", "12"] {
+        assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
+    }
+    assert_eq!("12".parse(), Ok(Beginning::Sequence(12)));
+    assert_eq!("2026-11-29T10:00:00Z".parse(), Ok(Beginning::Time(time)));
+}
+
+#[test]
+fn a_month_is_a_period() {
+    assert_eq!(month("2026-12"), Ok((time("2026-12-01T00:00:00Z"), time("2027-01-01T00:00:00Z"))));
+    for wrong in ["2026-13", "2026-00", "26-1", "2026", "2026-1", "2300-01", "+026-01"] {
+        assert!(month(wrong).is_err(), "{wrong}");
+    }
+}
+
+fn count(command: &ClapCommand) -> usize {
+    let own = command.get_arguments();
+    let own = own.filter(|it| it.get::<ArgValueCandidates>().is_some());
+    own.count() + command.get_subcommands().map(count).sum::<usize>()
+}
+
+#[test]
+fn candidates_are_offered_for_arguments_that_exist() {
+    let command = with_candidates(Arguments::command());
+    // `get quota` and `describe quota` have the same argument.
+    assert_eq!(count(&command), CANDIDATES.len() + 1);
+}

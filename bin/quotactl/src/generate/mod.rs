@@ -538,8 +538,6 @@ fn absolute(path: &Path) -> Outcome<String> {
     Ok(absolute.display().to_string())
 }
 
-// `generate man`: a manual page for each command, from its help.
-
 /// Writes the pages into a directory, which is created if it does not exist.
 fn man(directory: &Path, output: &Output) -> Outcome {
     let about = |error: io::Error| Failure::from(error).about(directory.display());
@@ -656,29 +654,4 @@ fn monitor(wanted: &ServiceMonitor, kind: &str, endpoints: &str, component: &str
             endpoints: [{ "port": "metrics", "interval": "30s", "honorLabels": true }],
         },
     })
-}
-
-#[cfg(test)]
-mod man_tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    #[test]
-    fn every_command_has_a_page_of_its_own() {
-        let all = manual_pages().unwrap();
-        let count = all.len();
-        let pages: BTreeMap<_, _> =
-            all.into_iter().map(|(name, text)| (name, String::from_utf8(text).unwrap())).collect();
-        assert_eq!(pages.len(), count, "two pages have one name");
-        for name in ["quotactl", "quotactl-get-quota", "quotactl-ledger-verify"] {
-            let page = &pages[&format!("{name}.1")];
-            assert!(page.contains(&format!(".TH {name} 1")), "{page}");
-            let escaped = name.replace('-', "\\-");
-            assert!(page.contains(&escaped), "{page}");
-        }
-        let reserve = &pages["quotactl-reserve.1"];
-        assert!(reserve.contains("\\-\\-ttl") && reserve.contains("How long it is held"));
-        assert!(pages["quotactl.1"].contains("10 denied, does not fit"));
-    }
 }

@@ -1,4 +1,4 @@
-use std::{fs, os::unix::fs::PermissionsExt as _};
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
 
 use clap::Parser;
 use serde_json::json;
@@ -264,4 +264,22 @@ fn monitors_select_what_the_chart_labels() {
     assert_eq!(made["spec"]["namespaceSelector"]["matchNames"], json!(["q"]));
     assert_eq!(made["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"], "quotad");
     assert_eq!(made["spec"]["endpoints"][0]["port"], "metrics");
+}
+
+#[test]
+fn every_command_has_a_page_of_its_own() {
+    let all = manual_pages().unwrap();
+    let count = all.len();
+    let pages: BTreeMap<_, _> =
+        all.into_iter().map(|(name, text)| (name, String::from_utf8(text).unwrap())).collect();
+    assert_eq!(pages.len(), count, "two pages have one name");
+    for name in ["quotactl", "quotactl-get-quota", "quotactl-ledger-verify"] {
+        let page = &pages[&format!("{name}.1")];
+        assert!(page.contains(&format!(".TH {name} 1")), "{page}");
+        let escaped = name.replace('-', "\\-");
+        assert!(page.contains(&escaped), "{page}");
+    }
+    let reserve = &pages["quotactl-reserve.1"];
+    assert!(reserve.contains("\\-\\-ttl") && reserve.contains("How long it is held"));
+    assert!(pages["quotactl.1"].contains("10 denied, does not fit"));
 }

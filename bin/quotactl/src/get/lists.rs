@@ -406,7 +406,8 @@ pub(crate) fn everywhere(
         Ok(())
     })?;
     if pages > 1 && when.is_now() && selector.is_none() {
-        // The pages have the fullest first: one that fills up in between is on none of them. Quotas are listed by name.
+        // The pages have the fullest first: a namespace that fills up between two pages may be on neither. Quotas are
+        // listed by name.
         let quotas = Address::of(["v1", "quotas"]);
         session.client.walk(&quotas, |page: Page<Quota<'static>>| {
             names.extend(page.items.into_iter().map(|quota| quota.metadata.namespace));
@@ -496,8 +497,6 @@ impl List for NamespacesOf {
         None
     }
 }
-
-// `denials`: the latest denials and their reasons.
 
 /// Shows the latest denials, newest first.
 pub(crate) fn denials(session: &Session, args: &DenialsOf) -> Outcome {

@@ -171,9 +171,7 @@ fn show<L: List>(
     output.answer(&listing.json, names, |wide| list.table(session, items, wide))
 }
 
-// `get quota`: kubectl's columns, and the reserved amounts.
-
-/// The quotas of a namespace or of all namespaces, or one quota.
+/// The quotas of a namespace or of all namespaces, or one quota: kubectl's columns, and the reserved amounts.
 pub(super) struct Quotas<'a>(&'a Named);
 
 impl Item for Quota<'static> {
@@ -369,12 +367,10 @@ pub(crate) fn scopes(quota: &Quota<'_>) -> Vec<String> {
     scopes
 }
 
-// `get --watch`: a list, and then its changes.
-//
-// The stream of entries triggers the next read, and differences from the last response are printed. So every list can
-// be watched, and many entries at once cost few requests.
-
 /// Shows a list, and then its changes until it is interrupted.
+///
+/// The stream of entries triggers the next read, and differences from the last response are printed. So every list can
+/// be watched, and many entries at once cost few requests.
 fn follow<L: List>(
     session: &Session,
     list: &L,

@@ -371,8 +371,6 @@ fn give(directory: BorrowedFd<'_>, owner: (Uid, Gid)) -> rustix::io::Result<()> 
     fchown(directory, user, group)
 }
 
-// `ledger restore`: a data directory from a backup, once the backup was verified to be complete.
-
 /// Verifies the backup, and then copies it; each batch is verified once more.
 pub(super) fn restore(
     backup: &Path,
@@ -415,16 +413,6 @@ fn copy(from: &LedgerPath, to: &Path) -> Outcome<BackedUp> {
         }
     }
 }
-
-// `ledger export`: the ledger as text.
-//
-// One JSON object per line. The first is `{"format":…,"version":…,"firstSequence":…,"previous":…}`. Each batch is a
-// line `{"batch":{…}}` with its place in the hash chain and its bytes, and a line `{"entry":{…}}` for each of its
-// entries. The last is `{"end":{…}}`: without that line the text is incomplete.
-//
-// So the chain can be checked without knowing how entries are encoded: a batch's `hash` is the BLAKE3 hash of the
-// text `quota-ledger/1`, the 32 bytes of `previous`, and then little-endian the length of the payload (4 bytes),
-// `count` (4), `firstSequence` (8), `time` in nanoseconds since 1970 (8), and the payload.
 
 /// The format name in the first line of an exported ledger.
 pub(super) const FORMAT: &str = "quota-ledger-export";
@@ -475,7 +463,15 @@ pub(super) struct End {
     pub(super) hash: String,
 }
 
-/// Writes the whole ledger to a file, or to standard output.
+/// Writes the whole ledger to a file, or to standard output, as text.
+///
+/// One JSON object per line. The first is `{"format":…,"version":…,"firstSequence":…,"previous":…}`. Each batch is a
+/// line `{"batch":{…}}` with its place in the hash chain and its bytes, and a line `{"entry":{…}}` for each of its
+/// entries. The last is `{"end":{…}}`: without that line the text is incomplete.
+///
+/// So the chain can be checked without knowing how entries are encoded: a batch's `hash` is the BLAKE3 hash of the
+/// text `quota-ledger/1`, the 32 bytes of `previous`, and then little-endian the length of the payload (4 bytes),
+/// `count` (4), `firstSequence` (8), `time` in nanoseconds since 1970 (8), and the payload.
 pub(super) fn export(ledger: &Offline, file: &Path) -> Outcome {
     if file == Path::new("-") {
         let mut text = Text { out: BufWriter::new(io::stdout().lock()), is_shown: true };

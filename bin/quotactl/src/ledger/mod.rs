@@ -212,9 +212,7 @@ fn print_entry(out: &mut impl Write, entry: &Entry) -> Outcome {
     written(writeln!(out, "{}", one_line(&line)))
 }
 
-// `ledger stat`: number and size of all parts of a ledger.
-
-/// The figures of a ledger.
+/// The figures of a ledger: number and size of all its parts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Figures {

@@ -333,9 +333,6 @@ fn pending(reservations: &[Pending]) -> Table {
     table
 }
 
-// `ledger report`, `suggest` and `simulate`: what was consumed in a period, limits that fit it, and what other limits
-// would have done, from the entries alone.
-
 /// Reports a period, of one namespace or of all.
 pub(super) fn report(
     ledger: &Offline,
@@ -412,8 +409,6 @@ fn question(args: &Args, period: Period, namespace: Option<Name>) -> Question {
         resources: (!args.resource.is_empty()).then(|| resources.collect()),
     }
 }
-
-// `ledger suggest`: limits that fit what was taken in a period, from the entries alone.
 
 /// Suggests limits of one namespace, or of all with their groups.
 pub(super) fn suggest(ledger: &Offline, output: &Output, scope: &Scope, args: &Suggest) -> Outcome {
@@ -492,8 +487,6 @@ fn metadata(text: &str) -> Value {
     let metadata = serde_json::from_str(text).ok();
     metadata.filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
-
-// `ledger simulate`: the simulation of other limits, on a directory.
 
 /// Simulates limits over a period of the ledger.
 pub(super) fn simulate(

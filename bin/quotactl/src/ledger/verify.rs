@@ -1,4 +1,4 @@
-//! `ledger verify`: all checks of a ledger.
+//! `ledger verify`: all checks of a ledger; and `ledger repair`.
 //!
 //! First the bytes: checksums, the hash chain, offsets, seals, snapshots, archive files, and that every batch holds
 //! entries. Then the meaning: the entries are folded, and each snapshot must hold the state that the fold has there. Each
@@ -451,9 +451,8 @@ pub(crate) fn verify_checkpoints(command: &Command, output: &Output) -> Outcome 
     }
 }
 
-// `ledger repair`: rebuilds damaged epochs from an archive, a backup or a copy.
-
-/// Repairs a data directory; fails with [`Exit::Damaged`] if damage is left.
+/// Rebuilds damaged epochs of a data directory from an archive, a backup or a copy; fails with [`Exit::Damaged`] if
+/// damage is left.
 pub(super) fn repair(data_dir: &Path, from: Option<&Path>, output: &Output) -> Outcome {
     let repair = quota_journal::repair(Arc::new(RealDisk), data_dir, from)
         .map_err(|error| unopened(error, data_dir))?;

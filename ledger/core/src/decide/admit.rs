@@ -2,10 +2,10 @@
 //!
 //! The rules are those of a reservation, except for cases that only an API server has:
 //! - An object of this name may exist already: either the API server answers AlreadyExists itself, or it is ahead of
-//!   the observed events (`names.rs`).
+//!   the observed events (`name_conflicts.rs`).
 //! - A request that grows no quota leaves no entry, except for a charged workload: its pods may come before it is
 //!   observed.
-//! - Neither does an update, unless an event that is on its way may undo that (`versions.rs`).
+//! - Neither does an update, unless an event that is on its way may undo that (`awaited_versions.rs`).
 //! - A replica of a charged workload leaves an entry even if no quota grows: otherwise many replicas could claim the
 //!   same charge.
 //! - A workload can be scaled without its template at hand.
@@ -160,8 +160,8 @@ fn held_before<'s>(
     }
 }
 
-/// Lets a reservation that holds a request already last as long as one that is granted now. A request that is repeated
-/// soon leaves no entry.
+/// Extends the existing reservation of a repeated request to the lifetime of a new one. A request that is repeated soon
+/// leaves no entry.
 fn prolonged(pending: &Reservation, now: Timestamp, policy: &Policy) -> Option<Event> {
     let half = Span::from_nanoseconds(policy.default_ttl.nanoseconds() / 2);
     (pending.expiration < now.plus(half)).then(|| Event::ReservationExtended {
@@ -314,7 +314,8 @@ fn scaled(state: &State, request: &Request, replicas: u64) -> Result<Option<Foot
     Ok(observed.footprint.scaled(replicas))
 }
 
-/// The pending reservation that the requester has made for the object. Those of others say what they like.
+/// The pending reservation that the requester has made for the object. Reservations of others prove nothing about this
+/// object.
 fn own_pending<'s>(state: &'s State, by: &Requester, request: &Request) -> Option<&'s Reservation> {
     let pending = state.pending_of(&request.namespace, &request.uid)?;
     by.made(&pending.owner).then_some(&*pending.reservation)

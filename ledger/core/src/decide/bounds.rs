@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{GroupChange, QuotaChange, Refusal, Request, Requester};
 use crate::{
+    event::Event,
     size,
     state::{Overlay, State},
 };
@@ -222,6 +223,14 @@ impl Bounds {
             most: seconds(most),
         })
     }
+}
+
+/// Bounds the bytes of ended reservations when they exceed the limit.
+#[must_use]
+pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
+    let bytes = bounds.ended_bytes;
+    let is_needed = state.has_to_bound_ended(bytes);
+    is_needed.then_some(Event::EndedBounded { bytes })
 }
 
 const fn within(limit: &'static str, requested: usize, most: usize) -> Result<(), Refusal> {

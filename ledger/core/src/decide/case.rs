@@ -43,7 +43,7 @@ pub(super) struct Case<'a> {
     pub(super) waits: bool,
     /// The number of pending reservations for the same name that are kept beside this one.
     pub(super) namesakes: usize,
-    /// What the pending reservations that this one replaces count as against the bounds on their number.
+    /// How many pending reservations the replaced ones count for, in the bounds.
     replaced: usize,
     /// The sums after the superseded reservations have ended.
     pub(super) overlay: Overlay,
@@ -421,7 +421,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Most pending reservations for one name, of which none can stand for another: each request for the name looks at all.
+/// Most pending reservations for one name, none of which can replace another: each request for the name looks at all.
 const NAMESAKES_MAX: usize = 16;
 
 fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal> {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{RELISTS_MAX, Refusal, relist::over};
+use super::{RELISTS_MAX, Refusal, relist::relist_ended};
 use crate::{
     event::{Event, RelistOutcome, RelistScope},
     state::State,
@@ -60,7 +60,7 @@ pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>
     let counted = kinds.iter().cloned().chain([Name::from("pods")]);
     let anew: BTreeSet<Name> = counted.chain(cut_off.map(|relist| relist.scope.resource)).collect();
     let resets = listed_anew(state, anew.into_iter(), source);
-    let ended = state.relists().map(|relist| over(&relist, RelistOutcome::Incomplete));
+    let ended = state.relists().map(|relist| relist_ended(&relist, RelistOutcome::Incomplete));
     ended.chain([changed]).chain(resets).collect()
 }
 
@@ -88,7 +88,7 @@ pub fn set_object_labels(
     let is_more = !keys.is_subset(state.object_labels());
     let source = source.filter(|_| is_more);
     let under_way = state.relists().filter(|relist| Some(&relist.scope.source) == source);
-    let cut_off = under_way.map(|relist| over(&relist, RelistOutcome::Incomplete));
+    let cut_off = under_way.map(|relist| relist_ended(&relist, RelistOutcome::Incomplete));
     let resets = listed_anew(state, state.resources_of_objects(), source);
     Ok([changed].into_iter().chain(cut_off).chain(resets).collect())
 }

@@ -1,19 +1,10 @@
 //! Events that are due because their time has come.
 
-use super::Bounds;
 use crate::{
     event::Event,
     state::{Expiry, State, lapsed_footprint},
 };
 use quota_semantics::{Name, Span, Timestamp};
-
-/// Bounds the bytes of ended reservations when they exceed the limit.
-#[must_use]
-pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
-    let bytes = bounds.ended_bytes;
-    let is_needed = state.has_to_bound_ended(bytes);
-    is_needed.then_some(Event::EndedBounded { bytes })
-}
 
 /// How far the sources have been consumed.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +22,7 @@ impl From<Timestamp> for Consumed<'_> {
 }
 
 impl Consumed<'_> {
-    /// The time up to which all events of a kind have been consumed; the epoch: unknown.
+    /// The time up to which all events of a kind have been consumed; `Timestamp::EPOCH`: unknown.
     fn of(&self, state: &State, resource: &Name) -> Timestamp {
         let Some(publisher) = self.publisher else {
             return self.watermark;

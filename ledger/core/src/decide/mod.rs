@@ -19,10 +19,10 @@ mod name_conflicts;
 mod namespaces;
 mod notice;
 mod observe;
+mod past_request;
 mod quota;
 mod refusal;
 mod relist;
-mod replay_request;
 mod request;
 mod requester;
 mod reserve;
@@ -31,25 +31,25 @@ mod unlimited;
 mod watermark;
 
 pub use admit::{Measure, Review, admit, is_unlimited};
-pub use bounds::Bounds;
 pub(crate) use bounds::RELISTS_MAX;
+pub use bounds::{Bounds, bound_ended};
 pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{ComparedRecord, Comparison, Repair, Repaired, compare, repair};
 pub use decision::Decision;
-pub use expiry::{Consumed, ExpiryCursor, bound_ended, due, due_after, held_too_long};
+pub use expiry::{Consumed, ExpiryCursor, due, due_after, held_too_long};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, is_reserved, release, revocable};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, is_former, observe, reject, replace, reset,
     was_consumed_before,
 };
+pub(crate) use past_request::{Deciding, Need, Past, PastRequest, refused_by};
 pub use quota::{
     Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,
     unless_adopted,
 };
 pub use refusal::{Audience, Denied, Notice, Refusal};
 pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
-pub(crate) use replay_request::{Deciding, Need, Past, PastRequest, refused_by};
 pub use request::{Basis, FingerprintedRequest, Request};
 pub use requester::Requester;
 pub use reserve::{Checked, amounts_to_check, check, reserve, reserve_all};

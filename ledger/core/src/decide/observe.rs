@@ -161,7 +161,7 @@ fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Ver
 pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<Event>, Sighting> {
     let is_replaced = relist::is_to_be_replaced(state, source, &sighting);
     match sighting {
-        // A footprint that was recorded by another rule is no guide: the object may have counted as a replica then.
+        // A footprint that was recorded by another rule must not be reused: the object may have counted as a replica then.
         Sighting::Alive { mut object, quota } if is_replaced => {
             let footprint = std::mem::take(&mut object.footprint);
             object.footprint = relieved(state, &object.namespace, &object.uid, footprint);

@@ -120,7 +120,7 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
         return Vec::new();
     };
     if went_back(state, &relist, finish) {
-        let outcome = over(&relist, RelistOutcome::Incomplete);
+        let outcome = relist_ended(&relist, RelistOutcome::Incomplete);
         return vec![outcome, Event::VersionsReset(Box::new(relist.scope))];
     }
     let outcome = match () {
@@ -131,7 +131,7 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
         () => None,
     };
     if let Some(outcome) = outcome {
-        return vec![over(&relist, outcome)];
+        return vec![relist_ended(&relist, outcome)];
     }
     let RelistScope { resource, namespace, source } = relist.scope.clone();
     // A kind that was listed in some namespaces only may not be complete.
@@ -177,7 +177,7 @@ fn open_relist(state: &State, source: &Name, finish: &Finish) -> Option<RelistVi
     open.next().is_none().then_some(only)
 }
 
-pub(super) fn over(relist: &RelistView, outcome: RelistOutcome) -> Event {
+pub(super) fn relist_ended(relist: &RelistView, outcome: RelistOutcome) -> Event {
     Event::RelistEnded(Box::new(RelistEnd {
         scope: relist.scope.clone(),
         began: relist.began,
@@ -217,5 +217,6 @@ pub fn end_unlisted(
 #[must_use]
 pub fn end_relist(state: &State, scope: &RelistScope, began: Sequence) -> Option<Event> {
     let relist = state.relist(scope)?;
-    (relist.began == began && relist.is_closed).then(|| over(&relist, RelistOutcome::Complete))
+    (relist.began == began && relist.is_closed)
+        .then(|| relist_ended(&relist, RelistOutcome::Complete))
 }

@@ -125,7 +125,7 @@ impl Candidates {
                 Err(refusal) => failed.push((number, refusal)),
             }
         }
-        // A parent may stand behind its children: as long as one more can be set, the others are tried again.
+        // A parent may come after its children: as long as one more can be set, the others are tried again.
         let mut waiting: Vec<_> = (first_group..).zip(self.groups).collect();
         loop {
             let before = waiting.len();

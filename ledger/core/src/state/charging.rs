@@ -30,7 +30,7 @@ impl State {
                     (name.clone(), sums.balance)
                 })
                 .collect();
-            let partial = namespace.chain.iter().filter(|link| link.partial.is_some());
+            let partial = namespace.path.iter().filter(|link| link.partial.is_some());
             let of_groups: Vec<_> = partial
                 .map(|link| {
                     let counts = |footprint: &_| self.groups.counts(link, footprint);

@@ -310,8 +310,8 @@ impl State {
         let found = self.namespaces.find(namespace).into_iter();
         let quotas = found.flat_map(|namespace| namespace.quotas.values());
         let quotas = quotas.map(|quota| quota.hard().len());
-        let chain = self.chain_of(namespace);
-        let groups = chain.iter().map(|link| self.groups.get(link.group).hard().len());
+        let path = self.path_of(namespace);
+        let groups = path.iter().map(|link| self.groups.get(link.group).hard().len());
         let add = |(count, limits), more| (count + 1, limits + more);
         quotas.chain(groups).fold((0, 0), add)
     }
@@ -326,9 +326,8 @@ impl State {
         const NONE: &Sums = &Sums::NONE;
         let groups = &self.groups;
         let namespace = self.namespaces.find(name);
-        let chain = self.chain_of(name);
-        let counting: Vec<&Link> =
-            chain.iter().filter(|link| groups.counts(link, target)).collect();
+        let path = self.path_of(name);
+        let counting: Vec<&Link> = path.iter().filter(|link| groups.counts(link, target)).collect();
         let places: Vec<u32> = counting.iter().map(|link| link.group).collect();
         let loads = overlay.loads(groups);
         let free = load::free(&loads, &places);

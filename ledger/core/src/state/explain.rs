@@ -174,7 +174,7 @@ impl State {
 
     fn choosers(&self, namespace: &Namespace, group: &str) -> Option<Choosers> {
         let &place = self.groups.by_name.get(group)?;
-        let link = namespace.chain.iter().find(|link| link.group == place)?;
+        let link = namespace.path.iter().find(|link| link.group == place)?;
         Some(self.groups.choosers(link))
     }
 }

@@ -1,4 +1,4 @@
-//! The chain of a namespace: the groups that count objects in it.
+//! The group path of a namespace: the groups that count objects in it.
 
 use std::sync::Arc;
 

@@ -69,9 +69,9 @@ impl State {
 
     /// The groups that count objects of a namespace.
     pub(crate) fn counting_groups(&self, namespace: &Name) -> impl Iterator<Item = Name> {
-        let chain = self.chain_of(namespace);
+        let path = self.path_of(namespace);
         let names: Vec<Name> =
-            chain.iter().map(|link| self.groups.get(link.group).record.name.clone()).collect();
+            path.iter().map(|link| self.groups.get(link.group).record.name.clone()).collect();
         names.into_iter()
     }
 
@@ -107,7 +107,7 @@ impl State {
     ) -> impl Iterator<Item = &'s ResourceList> {
         let quotas = namespace.quotas.values();
         let quotas = quotas.filter(|quota| !quota.is_scoped());
-        let each = namespace.chain.iter().filter_map(|link: &Link| {
+        let each = namespace.path.iter().filter_map(|link: &Link| {
             let group = self.groups.get(link.group);
             let is_replaced = namespace.quotas.contains_key(&group.record.name);
             let applies = group.record.spec.extensions.each && link.partial.is_none();
@@ -193,8 +193,8 @@ impl State {
 
     /// The groups that count an object of a namespace with this footprint.
     pub(crate) fn groups_counting(&self, namespace: &Name, footprint: &Footprint) -> Vec<&Name> {
-        let chain = self.chain_of(namespace);
-        let counting = chain.iter().filter(|link| self.groups.counts(link, footprint));
+        let path = self.path_of(namespace);
+        let counting = path.iter().filter(|link| self.groups.counts(link, footprint));
         counting.map(|link| &self.groups.get(link.group).record.name).collect()
     }
 

@@ -55,7 +55,7 @@ impl State {
         if !group.record.spec.extensions.each || namespace.quotas.contains_key(name) {
             return None;
         }
-        let is_counted = namespace.chain.iter().any(|link| link.group == place);
+        let is_counted = namespace.path.iter().any(|link| link.group == place);
         let sums = namespace.share_of(place).map_or(NONE, |share| &**share);
         is_counted.then(|| LimitNow {
             hard: group.hard(),
@@ -72,7 +72,7 @@ impl State {
 
     /// Whether one of these groups counts objects of a namespace.
     pub(crate) fn is_in_any(&self, namespace: &Name, groups: &BTreeSet<Name>) -> bool {
-        let chain = self.chain_of(namespace);
-        chain.iter().any(|link| groups.contains(&self.groups.get(link.group).record.name))
+        let path = self.path_of(namespace);
+        path.iter().any(|link| groups.contains(&self.groups.get(link.group).record.name))
     }
 }

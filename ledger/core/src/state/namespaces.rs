@@ -90,7 +90,7 @@ pub(crate) struct Namespace {
     /// The observed namespace itself.
     pub(crate) observed: Option<ObservedNamespace>,
     /// The groups that count objects of it.
-    pub(crate) chain: GroupPath,
+    pub(crate) path: GroupPath,
     /// The sums of those groups that do not count all of it.
     pub(crate) shares: BTreeMap<u32, Arc<Sums>>,
 }
@@ -111,7 +111,7 @@ record!(Namespace {
     committed,
     observed,
     shares
-} without { chain });
+} without { path });
 
 /// Whether a quota counts an object with this footprint. An invalid selector counts nothing, as in Kubernetes'
 /// controller.

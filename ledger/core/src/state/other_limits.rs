@@ -130,7 +130,7 @@ impl State {
             let Some(namespace) = apart.namespaces.slab.get_mut(place) else { continue };
             namespace.quotas = limits.quotas.clone();
             namespace.sums = limits.sums.clone();
-            namespace.chain = limits.chain.clone();
+            namespace.path = limits.path.clone();
             namespace.shares = limits.shares.clone();
         }
         apart

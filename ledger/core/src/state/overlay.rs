@@ -184,7 +184,7 @@ impl Changes {
         let observed = state.beside_pending(reservation);
         let namespace = state.namespaces.find(&reservation.namespace);
         let target = &reservation.footprint;
-        for link in state.chain_of(&reservation.namespace).iter() {
+        for link in state.path_of(&reservation.namespace).iter() {
             let counts = |footprint: &_| state.groups.counts(link, footprint);
             let Some(amounts) = hold(counts, target, observed) else {
                 continue;

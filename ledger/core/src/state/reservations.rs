@@ -10,8 +10,8 @@ use super::{
     tracked_reservation::{Ended, Target, Tracked},
 };
 use crate::{
+    bounded_memory::BoundedMemory,
     event::{Reservation, Sequence},
-    shares::Shares,
     size,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
@@ -32,7 +32,7 @@ pub(crate) struct Reservations {
     /// Most bytes of ended reservations; none: their number alone is bounded.
     pub(crate) ended_bytes: Option<u64>,
     /// Ended reservations, by the entries that ended them.
-    pub(super) shares: Shares<(Sequence, u32)>,
+    pub(super) shares: BoundedMemory<(Sequence, u32)>,
     /// By namespace and uid. Places only: with the uids in it the table would not fit into the processor's caches. At
     /// most one reservation of each object.
     by_uid: HashTable<u32>,

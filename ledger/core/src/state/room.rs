@@ -28,8 +28,8 @@ use quota_semantics::{
 pub struct LimitsView {
     /// Its quotas.
     pub quotas: QuotasView,
-    chain: Vec<CopiedLink>,
-    /// Places in the chain, nearest first, without default quotas that a quota of the namespace replaces.
+    path: Vec<CopiedLink>,
+    /// Places in the path, nearest first, without default quotas that a quota of the namespace replaces.
     groups: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ struct CopiedLink {
     load: Arc<Load>,
     /// The sums of the namespace in the group.
     share: Option<Arc<Sums>>,
-    /// The place of its parent in the chain.
+    /// The place of its parent in the path.
     parent: Option<usize>,
     is_general: bool,
 }
@@ -101,9 +101,9 @@ impl State {
             return LimitsView { quotas, ..LimitsView::default() };
         }
         let found = self.namespaces.find(namespace);
-        let chain = self.chain_of(namespace);
+        let path = self.path_of(namespace);
         let plain = Footprint::default();
-        let links = chain.iter().map(|link| {
+        let links = path.iter().map(|link| {
             let group = self.groups.get(link.group);
             let share = found.and_then(|namespace| namespace.share_of(link.group));
             let is_parent = |other: &super::group_path::Link| group.parent == Some(other.group);
@@ -112,7 +112,7 @@ impl State {
                 overridden: group.overridden.clone(),
                 load: group.load.clone(),
                 share: share.cloned(),
-                parent: chain.iter().position(is_parent),
+                parent: path.iter().position(is_parent),
                 is_general: self.groups.counts(link, &plain),
             }
         });
@@ -124,8 +124,8 @@ impl State {
         };
         let places = 0..links.len();
         let mut groups: Vec<usize> = places.filter(|&place| !is_replaced(&links[place])).collect();
-        groups.sort_by_key(|&place| (chain[place].distance, &links[place].record.name));
-        LimitsView { quotas, chain: links, groups }
+        groups.sort_by_key(|&place| (path[place].distance, &links[place].record.name));
+        LimitsView { quotas, path: links, groups }
     }
 }
 
@@ -133,7 +133,7 @@ impl LimitsView {
     /// The most amounts that the limits show.
     #[must_use]
     pub fn amounts(&self) -> usize {
-        let links = self.chain.iter().map(|link| 1 + link.hard().len());
+        let links = self.path.iter().map(|link| 1 + link.hard().len());
         self.quotas.amounts() + links.sum::<usize>()
     }
 
@@ -158,7 +158,7 @@ impl LimitsView {
         });
         let groups = self.groups.iter().scan(None, |free, &place| {
             let free: &Vec<ResourceList> = free.get_or_insert_with(|| self.free());
-            Some(self.group(&self.chain[place], &free[place]))
+            Some(self.group(&self.path[place], &free[place]))
         });
         quotas.chain(groups)
     }
@@ -190,14 +190,14 @@ impl LimitsView {
         }
     }
 
-    /// The unused guarantees that are available to an object of the namespace, of each group in the chain. General groups
+    /// The unused guarantees that are available to an object of the namespace, of each group in the path. General groups
     /// have those for a reservation of amounts alone, which other groups do not count.
     fn free(&self) -> Vec<ResourceList> {
-        let all: Vec<usize> = (0..self.chain.len()).collect();
+        let all: Vec<usize> = (0..self.path.len()).collect();
         let mut of_all = free(self, &all);
-        let is_general = |place: &usize| self.chain[*place].is_general;
+        let is_general = |place: &usize| self.path[*place].is_general;
         let general: Vec<usize> = all.into_iter().filter(is_general).collect();
-        if general.len() < self.chain.len() {
+        if general.len() < self.path.len() {
             for (place, list) in general.iter().zip(free(self, &general)) {
                 of_all[*place] = list;
             }
@@ -216,14 +216,14 @@ impl Loads for LimitsView {
     type Id = usize;
 
     fn parent(&self, place: usize) -> Option<usize> {
-        self.chain[place].parent
+        self.path[place].parent
     }
 
     fn guaranteed(&self, place: usize) -> &ResourceList {
-        &self.chain[place].record.spec.extensions.guaranteed
+        &self.path[place].record.spec.extensions.guaranteed
     }
 
     fn load(&self, place: usize) -> &Load {
-        &self.chain[place].load
+        &self.path[place].load
     }
 }

@@ -90,13 +90,6 @@ impl Checkpoint {
     }
 }
 
-// The text of a checkpoint: a signed note (<https://c2sp.org/signed-note>) whose body has the lines of a
-// transparency log's checkpoint (<https://c2sp.org/tlog-checkpoint>): origin, number of entries, hash in base64, and
-// then the ledger time.
-//
-// The hash is the ledger's chain hash, not the root of a Merkle tree: it proves that a ledger extends another, not
-// that a single entry is part of one.
-
 /// The prefix of a line with a signature.
 const SIGNATURE: &str = "\u{2014} ";
 
@@ -131,7 +124,12 @@ fn body(checkpoint: &Checkpoint) -> String {
     format!("{origin}\n{sequence}\n{hash}\n{TIME}{time}\n")
 }
 
-/// The signed note of a checkpoint.
+/// The text of a checkpoint: a signed note (<https://c2sp.org/signed-note>) whose body has the lines of a transparency
+/// log's checkpoint (<https://c2sp.org/tlog-checkpoint>): origin, number of entries, hash in base64, and then the
+/// ledger time.
+///
+/// The hash is the ledger's chain hash, not the root of a Merkle tree: it proves that a ledger extends another, not
+/// that a single entry is part of one.
 pub fn sign(checkpoint: &Checkpoint, key: &PrivateKey) -> String {
     let body = body(checkpoint);
     let mut signature = key.public().id().to_vec();
@@ -201,8 +199,6 @@ fn parse_note(note: &str) -> Result<(&str, Checkpoint, &str), NoteError> {
     Ok((signed, checkpoint, signatures))
 }
 
-// Keys in the text forms of signed notes: `PRIVATE+KEY+NAME+ID+DATA` to sign, `NAME+ID+DATA` to verify.
-
 /// Signature type of Ed25519.
 const ED25519_ALGORITHM: u8 = 1;
 
@@ -229,14 +225,14 @@ pub enum KeyError {
     Random,
 }
 
-/// A key that verifies signatures.
+/// A key that verifies signatures, in the text form of signed notes `NAME+ID+DATA`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     name: String,
     key: [u8; 32],
 }
 
-/// A key that signs.
+/// A key that signs, in the text form of signed notes `PRIVATE+KEY+NAME+ID+DATA`.
 pub struct PrivateKey {
     public: PublicKey,
     seed: [u8; 32],
@@ -381,8 +377,6 @@ impl FromStr for PrivateKey {
     }
 }
 
-// Consistency of checkpoints of one ledger: a ledger only grows, and its time never goes back.
-
 /// A contradiction between checkpoints of one ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Contradiction {
@@ -414,7 +408,7 @@ pub enum Contradiction {
     },
 }
 
-/// Checkpoints of one ledger, from any number of files.
+/// Checkpoints of one ledger, from any number of files: a ledger only grows, and its time never goes back.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     by_sequence: BTreeMap<u64, Checkpoint>,
@@ -470,8 +464,6 @@ fn shrunk(before: Option<u64>, sequence: u64) -> Result<(), Contradiction> {
     }
 }
 
-// The file of checkpoints: signed notes, each followed by an empty line. Only ever appended to.
-
 /// How many bytes before the end the last note is searched.
 const TAIL_BYTES: u64 = 64 * 1024;
 
@@ -489,7 +481,7 @@ fn notes(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The content of a file of checkpoints.
+/// The content of a file of checkpoints: signed notes, each followed by an empty line. Only ever appended to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The signed notes, oldest first.
@@ -612,50 +604,4 @@ fn end_of_last(bytes: &[u8]) -> usize {
         end = at + 1;
     }
     0
-}
-
-#[cfg(test)]
-mod series_tests {
-    use crate::Hash;
-    use quota_semantics::{Span, Timestamp};
-
-    use super::*;
-
-    fn at(sequence: u64, hash: u8, seconds: i64) -> Checkpoint {
-        Checkpoint {
-            origin: "o".to_owned(),
-            sequence,
-            hash: Hash::from_bytes([hash; 32]),
-            time: Timestamp::EPOCH.plus(Span::from_seconds(seconds)),
-        }
-    }
-
-    #[test]
-    fn what_grows_is_consistent_and_may_be_told_twice() {
-        let mut series = Series::default();
-        for (sequence, seconds) in [(2, 1), (4, 1), (4, 1), (9, 5)] {
-            assert_eq!(series.add(at(sequence, 1, seconds)), Ok(()));
-        }
-        series.begin_file();
-        assert_eq!(series.add(at(4, 1, 1)), Ok(()));
-        assert_eq!(series.add(at(7, 1, 3)), Ok(()));
-        let sequences: Vec<_> = series.iter().map(|checkpoint| checkpoint.sequence).collect();
-        assert_eq!(sequences, [2, 4, 7, 9]);
-    }
-
-    #[test]
-    fn forks_shrinking_and_time_going_back_are_told() {
-        let mut series = Series::default();
-        series.add(at(5, 1, 10)).unwrap();
-        let fork = Contradiction::Fork { sequence: 5 };
-        assert_eq!(series.add(at(5, 2, 10)), Err(fork.clone()));
-        assert_eq!(series.add(at(5, 1, 11)), Err(fork));
-        let shrunk = Contradiction::Shrunk { sequence: 3, before: 5 };
-        assert_eq!(series.add(at(3, 1, 9)), Err(shrunk));
-        series.begin_file();
-        let time = |later, earlier| Err(Contradiction::Time { later, earlier });
-        assert_eq!(series.add(at(6, 1, 8)), time(6, 5));
-        series.begin_file();
-        assert_eq!(series.add(at(1, 1, 10)), time(3, 1));
-    }
 }

@@ -1,6 +1,8 @@
-use quota_semantics::Timestamp;
+use quota_semantics::{Span, Timestamp};
 
-use super::{Checkpoint, KeyError, NoteError, Notes, PrivateKey, PublicKey, read_all};
+use super::{
+    Checkpoint, Contradiction, KeyError, NoteError, Notes, PrivateKey, PublicKey, Series, read_all,
+};
 use crate::Hash;
 
 fn key() -> PrivateKey {
@@ -174,4 +176,42 @@ fn the_last_of_many_notes_is_found() {
     let (_, last) = Notes::open(&path, "ledger.example.com").unwrap();
     assert_eq!(last, Some(super::sign(&checkpoint(400), &key())));
     assert_eq!(read_all(&path).unwrap().notes.len(), 400);
+}
+
+fn at(sequence: u64, hash: u8, seconds: i64) -> Checkpoint {
+    Checkpoint {
+        origin: "o".to_owned(),
+        sequence,
+        hash: Hash::from_bytes([hash; 32]),
+        time: Timestamp::EPOCH.plus(Span::from_seconds(seconds)),
+    }
+}
+
+#[test]
+fn what_grows_is_consistent_and_may_be_told_twice() {
+    let mut series = Series::default();
+    for (sequence, seconds) in [(2, 1), (4, 1), (4, 1), (9, 5)] {
+        assert_eq!(series.add(at(sequence, 1, seconds)), Ok(()));
+    }
+    series.begin_file();
+    assert_eq!(series.add(at(4, 1, 1)), Ok(()));
+    assert_eq!(series.add(at(7, 1, 3)), Ok(()));
+    let sequences: Vec<_> = series.iter().map(|checkpoint| checkpoint.sequence).collect();
+    assert_eq!(sequences, [2, 4, 7, 9]);
+}
+
+#[test]
+fn forks_shrinking_and_time_going_back_are_told() {
+    let mut series = Series::default();
+    series.add(at(5, 1, 10)).unwrap();
+    let fork = Contradiction::Fork { sequence: 5 };
+    assert_eq!(series.add(at(5, 2, 10)), Err(fork.clone()));
+    assert_eq!(series.add(at(5, 1, 11)), Err(fork));
+    let shrunk = Contradiction::Shrunk { sequence: 3, before: 5 };
+    assert_eq!(series.add(at(3, 1, 9)), Err(shrunk));
+    series.begin_file();
+    let time = |later, earlier| Err(Contradiction::Time { later, earlier });
+    assert_eq!(series.add(at(6, 1, 8)), time(6, 5));
+    series.begin_file();
+    assert_eq!(series.add(at(1, 1, 10)), time(3, 1));
 }

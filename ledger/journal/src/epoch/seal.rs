@@ -161,12 +161,6 @@ impl Epoch {
     }
 }
 
-// The manifest of a sealed epoch: hashes of its database's files at the time of the seal, behind the seal in the same
-// file.
-//
-// sled repairs a damaged database when it opens it, and loses the entries behind the damage. So the files are compared
-// with the manifest before sled opens them.
-
 const MANIFEST_MAGIC: [u8; 3] = *b"QLM";
 
 /// Bytes of a file per hash: the precision with which damage is located.
@@ -175,7 +169,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Longest name of a file, in bytes.
 const NAME_BYTES: usize = 4096;
 
-/// The files of a database.
+/// The manifest of a sealed epoch: hashes of its database's files at the time of the seal, behind the seal in the same
+/// file.
+///
+/// sled repairs a damaged database when it opens it, and loses the entries behind the damage. So the files are compared
+/// with the manifest before sled opens them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
     files: Vec<SealedFile>,
@@ -308,8 +306,10 @@ impl SealedFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
-    use crate::{Hash, golden};
+    use crate::{Hash, disk::RealDisk, golden};
 
     #[test]
     fn version_1_has_these_bytes_and_reads_back() {
@@ -333,21 +333,13 @@ mod tests {
         let backwards = Seal { last: position(2), ..seal };
         assert!(Seal::parse(&backwards.encode()).is_err());
     }
-}
-
-#[cfg(test)]
-mod manifest_tests {
-    use std::fs;
-
-    use super::*;
-    use crate::{disk::RealDisk, golden};
 
     fn hash(number: u8) -> Hash {
         Hash::from_bytes([number; 32])
     }
 
     #[test]
-    fn version_1_has_these_bytes_and_reads_back() {
+    fn version_1_of_a_manifest_has_these_bytes_and_reads_back() {
         let file = |name: &str, length, pieces: &[u8]| SealedFile {
             name: name.to_owned(),
             length,

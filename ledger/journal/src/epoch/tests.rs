@@ -1,7 +1,9 @@
 use std::{fs, sync::Arc};
 
+use proptest::prelude::*;
+
 use super::*;
-use crate::{Batch, disk::RealDisk, simulation::SimDisk};
+use crate::{Batch, Hash, disk::RealDisk, golden, simulation::SimDisk};
 use quota_semantics::Timestamp;
 
 /// Frames of batches of two entries each that do not compress, behind `position`, which advances.
@@ -186,4 +188,50 @@ fn a_damaged_epoch_is_left_as_it_is_and_read_as_far_as_it_goes() {
     flip(&file, at);
     epoch.check(&RealDisk, &seal, |_| {}).unwrap();
     assert!(!epoch.is_copied());
+}
+
+fn before(sequence: u64) -> Durable {
+    Durable {
+        sequence,
+        hash: Hash::from(blake3::hash(b"before")),
+        time: Timestamp::from_nanoseconds(5),
+    }
+}
+
+#[test]
+fn version_1_has_these_bytes() {
+    let mut pairs = Vec::new();
+    encode_blocks(&before(7), b"incompressible", &mut pairs);
+    encode_blocks(&before(8), &[7; 100], &mut pairs);
+    let bytes: Vec<u8> = pairs.into_iter().flat_map(|(k, v)| [k, v].concat()).collect();
+    golden::check("blocks", &bytes);
+}
+
+proptest! {
+    #[test]
+    fn blocks_read_back(length in 1usize..40_000, random in any::<bool>()) {
+        let mut state = 1u32;
+        let frames: Vec<u8> = (0..length).map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            if random { (state >> 24) as u8 } else { 3 }
+        }).collect();
+        let mut pairs = Vec::new();
+        encode_blocks(&before(7), &frames, &mut pairs);
+        prop_assert!(pairs.iter().all(|(_, value)| value.len() <= VALUE_BYTES));
+        let header = parse_header(&pairs[0].1).unwrap();
+        prop_assert_eq!((header.pieces, header.before), (pairs.len(), before(7)));
+        let mut read = Vec::new();
+        decode(&header, &pairs, &mut read).unwrap();
+        prop_assert!(read == frames);
+        pairs.pop();
+        prop_assert!(decode(&header, &pairs, &mut read).is_err());
+    }
+
+    #[test]
+    fn arbitrary_values_never_panic(value in proptest::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(header) = parse_header(&value) {
+            let pairs = [(block_key(header.before.sequence.wrapping_add(1), 0).to_vec(), value)];
+            let _ = decode(&header, &pairs, &mut Vec::new());
+        }
+    }
 }

@@ -152,14 +152,6 @@ pub(crate) fn read(file: &dyn File) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-// Whether the frames behind the last good one of a segment were durable once.
-//
-// Only what was written since the last sync can be torn, and only its first frame begins a group: another group behind
-// it proves that it was durable. But payloads hold texts of callers, and a text can hold all bytes of a frame that
-// begins a group. Payloads therefore prove nothing, and the search goes from header to header, over the payloads. A
-// frame behind a header that cannot be read may be anywhere; it is searched for at every byte there. That is safe as
-// well: the writer makes a header durable before a payload in which a frame may begin.
-
 /// The frames from a place on, as their headers say: with their places, up to a header that cannot be read.
 struct Headers<'a> {
     bytes: &'a [u8],
@@ -198,6 +190,12 @@ pub(super) fn headers(bytes: &[u8], first: usize, last: &Durable) -> Vec<Range<u
 }
 
 /// Whether the frame at `first`, where the chain is at `last`, was durable before later bytes were written.
+///
+/// Only what was written since the last sync can be torn, and only its first frame begins a group: another group behind
+/// it proves that it was durable. But payloads hold texts of callers, and a text can hold all bytes of a frame that
+/// begins a group. Payloads therefore prove nothing, and the search goes from header to header, over the payloads. A
+/// frame behind a header that cannot be read may be anywhere; it is searched for at every byte there. That is safe as
+/// well: the writer makes a header durable before a payload in which a frame may begin.
 pub(super) fn was_durable(bytes: &[u8], first: usize, last: &Durable) -> bool {
     let mut headers = Headers::new(bytes, first, last);
     let mut previous = Some(last.hash);

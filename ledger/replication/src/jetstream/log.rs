@@ -315,7 +315,7 @@ fn meaning(payload: &[u8], stream: &str) -> Reply {
 /// Most bytes of a batch's entries: together with the rest of the message they have to fit into `max_payload`.
 pub const PAYLOAD_MAX: usize = LEAST_PAYLOAD as usize - 64 * 1024;
 
-/// Batches are sealed at about this many bytes, so that any last decision of a batch still fits into the message.
+/// Batches are closed at about this many bytes, so that any last decision of a batch still fits into the message.
 pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
 
 /// Appends each batch to the replicated log first, and to this node's replica once it is in the log. A replica is never

@@ -1,5 +1,6 @@
 //! A member of the cluster: follows the log, leads when it may, and never decides on a state that lacks applied
-//! messages.
+//! messages. A leader appends fences, batches, heartbeats and handovers. Whether an append is stored is certain only once
+//! the message at its sequence was read; until then no other message is appended.
 //!
 //! A state machine: time, replies and messages are its inputs; [`Action`]s are its outputs, to be carried out in order.
 //! Times are milliseconds of a monotonic clock.
@@ -346,11 +347,6 @@ impl Member {
         self.actions.push(Action::Stop(why));
     }
 }
-
-// How a member becomes leader, and the messages that it appends: fences, batches, heartbeats, and handovers.
-//
-// Whether an append is stored is certain only once the message at its sequence was read; until then no other message
-// is appended.
 
 impl Member {
     /// Proposes a batch. Only a leader may propose, and only one batch at a time.

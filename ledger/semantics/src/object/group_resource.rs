@@ -126,11 +126,6 @@ mod tests {
         assert!("".parse::<GroupResource>().is_err());
         assert!(".apps".parse::<GroupResource>().is_err());
     }
-}
-
-#[cfg(test)]
-mod plural_tests {
-    use super::*;
 
     #[test]
     fn kinds_of_kubernetes_itself() {

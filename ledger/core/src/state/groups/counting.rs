@@ -57,10 +57,10 @@ impl Groups {
         direction: Change,
     ) {
         let excess = namespace.claim(claim, target, observed, direction);
-        if namespace.chain.is_empty() {
+        if namespace.path.is_empty() {
             return;
         }
-        for link in namespace.chain.clone().iter() {
+        for link in namespace.path.clone().iter() {
             let counts = |footprint: &Footprint| self.counts(link, footprint);
             if let Some(amounts) = hold(counts, target, observed) {
                 let parts = Parts::of(&target.traits, amounts);
@@ -108,10 +108,10 @@ impl State {
         }
         let namespace = self.namespaces.get_mut(place);
         let excess = namespace.count(footprint, direction);
-        if namespace.chain.is_empty() {
+        if namespace.path.is_empty() {
             return;
         }
-        for link in namespace.chain.clone().iter() {
+        for link in namespace.path.clone().iter() {
             if self.groups.counts(link, footprint) {
                 let (sum, parts) = (Sum::Used, Parts::all(footprint));
                 let shares = &mut namespace.shares;

@@ -37,8 +37,8 @@ impl Groups {
     }
 
     /// The groups that count objects of a namespace. Undecided groups do not count it yet.
-    pub(super) fn chain(&self, name: &Name, record: Option<&NamespaceRecord>) -> GroupPath {
-        let candidates = self.anchors.candidates(name, record.map(|record| &record.labels));
+    pub(super) fn path(&self, name: &Name, record: Option<&NamespaceRecord>) -> GroupPath {
+        let candidates = self.by_label.candidates(name, record.map(|record| &record.labels));
         // The selecting groups below each group; none: the group counts all objects.
         let mut found: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
         let mut distances: BTreeMap<u32, usize> = BTreeMap::new();
@@ -94,8 +94,8 @@ impl State {
         if !matches!(self.others, Others::None) || !namespace.is_some_and(Namespace::is_empty) {
             return;
         }
-        let Namespace { name, chain, .. } = self.namespaces.get(place);
-        for link in chain.iter() {
+        let Namespace { name, path, .. } = self.namespaces.get(place);
+        for link in path.iter() {
             self.groups.leave(link.group, name);
         }
         self.namespaces.drop_if_empty(place);
@@ -105,11 +105,11 @@ impl State {
     /// groups that count other objects than before.
     pub(super) fn rejoin(&mut self, place: u32, is_other: &dyn Fn(&Link) -> bool) {
         let namespace = self.namespaces.get(place);
-        let before = namespace.chain.clone();
+        let before = namespace.path.clone();
         let record = namespace.record();
         let after = match self.groups.is_empty() {
             true => GroupPath::default(),
-            false => self.groups.chain(&namespace.name, record),
+            false => self.groups.path(&namespace.name, record),
         };
         let stays = |link: &Link, others: &GroupPath| {
             others.iter().any(|other| other.counts_as(link)) && !is_other(link)
@@ -117,7 +117,7 @@ impl State {
         for link in before.iter().filter(|link| !stays(link, &after)) {
             self.uncount_namespace(place, link);
         }
-        self.namespaces.get_mut(place).chain = after.clone();
+        self.namespaces.get_mut(place).path = after.clone();
         for link in after.iter().filter(|link| !stays(link, &before)) {
             self.count_namespace(place, link);
         }
@@ -129,13 +129,13 @@ impl State {
     }
 
     /// The groups that count objects of a namespace, even if the namespace is empty.
-    pub(crate) fn chain_of(&self, namespace: &Name) -> GroupPath {
+    pub(crate) fn path_of(&self, namespace: &Name) -> GroupPath {
         if self.groups.is_empty() {
             return GroupPath::default();
         }
         match self.namespaces.find(namespace) {
-            Some(namespace) => namespace.chain.clone(),
-            None => self.groups.chain(namespace, None),
+            Some(namespace) => namespace.path.clone(),
+            None => self.groups.path(namespace, None),
         }
     }
 
@@ -147,7 +147,7 @@ impl State {
         most: usize,
     ) -> Option<Vec<(u32, &Reservation)>> {
         let mut places: BTreeSet<u32> = self.namespaces.place(namespace).into_iter().collect();
-        for link in self.chain_of(namespace).iter() {
+        for link in self.path_of(namespace).iter() {
             if self.groups.get(link.group).record.spec.extensions.each {
                 continue;
             }

@@ -12,8 +12,8 @@
 //!   overridden.
 //!
 //! Membership is never stored: it follows from the selectors and from the recorded namespaces. Every namespace has its
-//! chain, the groups that count objects in it, children before their parents. Every group has its sums. So the cost of
-//! a grant grows with the length of the chain alone.
+//! path, the groups that count objects in it, children before their parents. Every group has its sums. So the cost of
+//! a grant grows with the length of the path alone.
 
 mod adopted;
 mod counting;
@@ -145,7 +145,7 @@ pub(crate) struct Groups {
     pub(crate) by_name: BTreeMap<Name, u32>,
     /// By the name of the parent, whether the parent exists or not.
     children: BTreeMap<Name, BTreeSet<u32>>,
-    anchors: LabelIndex,
+    by_label: LabelIndex,
     open: Open,
     uids: adopted::Uids,
     /// The namespaces in which each group counts objects, by name, so that the first of very many are found at once.
@@ -213,7 +213,7 @@ impl Groups {
         self.by_name.get(name).map(|&place| self.get(place))
     }
 
-    /// Whether a group in the chain of a namespace counts an object with this footprint.
+    /// Whether a group in the path of a namespace counts an object with this footprint.
     pub(crate) fn counts(&self, link: &Link, footprint: &Footprint) -> bool {
         let selects = |&group: &u32| self.get(group).selects(footprint);
         link.partial.as_ref().is_none_or(|choosers| choosers.iter().any(selects))
@@ -244,7 +244,7 @@ impl Groups {
             let children = self.children.entry(parent.clone()).or_default();
             children.insert(place);
         }
-        self.anchors.insert(place, &record.spec.selector);
+        self.by_label.insert(place, &record.spec.selector);
         self.index_open(place);
         if record.adopted_version().is_some() {
             self.uids.insert((record.uid.clone(), place));
@@ -257,7 +257,7 @@ impl Groups {
         if let Some(parent) = &record.spec.extensions.parent {
             remove(&mut self.children, parent, place);
         }
-        self.anchors.remove(place, &record.spec.selector);
+        self.by_label.remove(place, &record.spec.selector);
         self.unindex_open(place);
         self.uids.remove(&(record.uid.clone(), place));
     }

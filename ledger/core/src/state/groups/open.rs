@@ -156,7 +156,7 @@ impl Groups {
             let hard = self.get(group).hard();
             denies(&group) && wanted.names().any(|name| hard.get(name).is_some())
         };
-        let mut listed = self.anchors.listing(namespace);
+        let mut listed = self.by_label.listing(namespace);
         let listed = listed.find(|&group| {
             self.is_undecided(group, namespace) && (limits(group) || self.above(group).any(limits))
         });
@@ -170,7 +170,7 @@ impl Groups {
 
     /// Whether any group is undecided for a namespace, whatever it limits.
     pub(super) fn has_undecided(&self, namespace: &Name) -> bool {
-        let mut all = self.anchors.listing(namespace).chain(self.open.own.iter().copied());
+        let mut all = self.by_label.listing(namespace).chain(self.open.own.iter().copied());
         all.any(|group| self.is_undecided(group, namespace))
     }
 }
@@ -193,7 +193,7 @@ impl State {
 
     /// Whether a group may select a namespace, as far as it can be decided.
     pub(crate) fn may_have_groups(&self, namespace: &Name) -> bool {
-        !self.chain_of(namespace).is_empty()
+        !self.path_of(namespace).is_empty()
             || self.observed_namespace(namespace).is_none() && self.groups.has_undecided(namespace)
     }
 }

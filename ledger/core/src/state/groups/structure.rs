@@ -256,7 +256,7 @@ impl State {
             if !is_member && !joins() {
                 return None;
             }
-            let counting: BTreeSet<u32> = namespace.chain.iter().map(|link| link.group).collect();
+            let counting: BTreeSet<u32> = namespace.path.iter().map(|link| link.group).collect();
             let more = above.difference(&counting).count() + usize::from(!is_member);
             let all = counting.len() + more;
             (more > 0 && all > most).then(|| (namespace.name.clone(), all))
@@ -265,7 +265,7 @@ impl State {
 }
 
 impl State {
-    /// Restores everything that images do not hold since it can be derived: extensions of quotas, chains, members,
+    /// Restores everything that images do not hold since it can be derived: extensions of quotas, paths, members,
     /// deadlines.
     pub(in crate::state) fn restore_groups(&mut self) {
         let places: Vec<u32> = self.namespaces.slab.iter().map(|place| place.0).collect();
@@ -276,11 +276,11 @@ impl State {
             }
             let namespace = self.namespaces.get(place);
             let record = namespace.record();
-            let chain = self.groups.chain(&namespace.name, record);
-            for link in chain.iter() {
+            let path = self.groups.path(&namespace.name, record);
+            for link in path.iter() {
                 self.groups.join(link.group, &namespace.name, place);
             }
-            self.namespaces.get_mut(place).chain = chain;
+            self.namespaces.get_mut(place).path = path;
         }
         for (_, group) in self.groups.slab.iter() {
             let subject = (None, group.record.name.clone());

@@ -180,7 +180,7 @@ fn a_namespace_without_labels_costs_no_look_at_the_groups_that_may_be_for_it() {
             let found = world.state.undecided_group(&"unseen".into(), &wanted);
             assert_eq!(found.is_some(), resource == "pods");
             assert!(world.state.may_have_groups(&"unseen".into()));
-            assert!(world.state.chain_of(&"unseen".into()).is_empty());
+            assert!(world.state.path_of(&"unseen".into()).is_empty());
         })
     };
     for resource in ["pods", "services"] {

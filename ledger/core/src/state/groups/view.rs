@@ -248,8 +248,8 @@ impl State {
     /// The groups that count objects of a namespace, or would if it had any, nearest first.
     #[must_use]
     pub fn groups_of(&self, namespace: &Name) -> Vec<Name> {
-        let chain = self.chain_of(namespace);
-        let names = chain.iter().map(|link| self.groups.get(link.group).record.name.clone());
+        let path = self.path_of(namespace);
+        let names = path.iter().map(|link| self.groups.get(link.group).record.name.clone());
         names.collect()
     }
 
@@ -341,7 +341,7 @@ impl State {
         let mut members = members.filter(|_| !guaranteed.is_empty());
         members.find_map(|&member| {
             let namespace = self.namespaces.get(member);
-            let link = namespace.chain.iter().find(contends)?;
+            let link = namespace.path.iter().find(contends)?;
             Some((&self.groups.get(link.group).record.name, &namespace.name))
         })
     }
@@ -351,7 +351,7 @@ impl State {
     pub fn group_member(&self, group: &str, namespace: &str) -> Option<MemberView> {
         let &place = self.groups.by_name.get(group)?;
         let namespace = self.namespaces.find(namespace)?;
-        let is_counted = namespace.chain.iter().any(|link| link.group == place);
+        let is_counted = namespace.path.iter().any(|link| link.group == place);
         let hard = self.groups.get(place).hard();
         is_counted.then(|| MemberView {
             namespace: namespace.name.clone(),
@@ -400,7 +400,7 @@ pub(in crate::state) fn figure(
 impl Namespace {
     /// The amounts that it uses and has reserved of a group that counts its objects.
     pub(crate) fn share_of(&self, group: u32) -> Option<&Arc<Sums>> {
-        let link = self.chain.iter().find(|link| link.group == group)?;
+        let link = self.path.iter().find(|link| link.group == group)?;
         match link {
             Link { partial: None, .. } => Some(&self.sums),
             Link { group, .. } => self.shares.get(group),

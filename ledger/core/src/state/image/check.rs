@@ -235,7 +235,7 @@ pub(super) fn check_derived(state: &State) -> Result<(), DecodeError> {
     check(reservations.is_distinct(), "two reservations for one object")?;
     for (_, namespace) in namespaces.slab.iter() {
         check(!namespace.is_empty(), "a namespace without anything")?;
-        let partial = namespace.chain.iter().filter(|link| link.partial.is_some());
+        let partial = namespace.path.iter().filter(|link| link.partial.is_some());
         let partial: BTreeSet<u32> = partial.map(|link| link.group).collect();
         check(namespace.shares.keys().eq(&partial), "the part of a namespace that a group counts")?;
     }

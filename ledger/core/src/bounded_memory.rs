@@ -19,18 +19,18 @@ use items::Items;
 
 /// Items by principal and namespace, with keys that grow with time.
 #[derive(Clone, Debug)]
-pub struct Shares<K> {
+pub struct BoundedMemory<K> {
     principals: Ranked<K, Ranked<K, Items<K>>>,
     len: usize,
 }
 
-impl<K> Default for Shares<K> {
+impl<K> Default for BoundedMemory<K> {
     fn default() -> Self {
         Self { principals: Ranked::default(), len: 0 }
     }
 }
 
-impl<K: Copy + Ord> Shares<K> {
+impl<K: Copy + Ord> BoundedMemory<K> {
     /// The number of items.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -170,7 +170,7 @@ mod tests {
 
     /// Adds items of an owner in turn, and removes what goes first while there is too much.
     fn flood(
-        shares: &mut Shares<u32>,
+        shares: &mut BoundedMemory<u32>,
         owners: &mut BTreeMap<u32, Owner>,
         owner: impl Fn(u32) -> Owner,
     ) {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_principal_with_the_most_makes_room_and_of_its_namespaces_the_one_with_the_most() {
-        let mut shares = Shares::default();
+        let mut shares = BoundedMemory::default();
         let mut owners = BTreeMap::new();
         for (key, owner) in [(1, ("small", "a")), (2, ("large", "b"))] {
             let owner = (Name::from(owner.0), Name::from(owner.1));
@@ -236,7 +236,7 @@ mod tests {
         fn what_goes_first_depends_on_what_is_there_alone(
             steps in prop::collection::vec((any::<bool>(), "[pq]", "[ab]", 0..8_u8, 0..9_usize), 0..40),
         ) {
-            let mut shares = Shares::default();
+            let mut shares = BoundedMemory::default();
             let mut plain: BTreeMap<(Owner, u8), usize> = BTreeMap::new();
             for (adds, principal, namespace, key, bytes) in steps {
                 let owner = (Name::from(principal.as_str()), Name::from(namespace.as_str()));

@@ -50,12 +50,13 @@ impl Name {
         }
     }
 
-    /// Feeds what equal names have in common to a hasher: far less than the text, which tables that are searched by text
-    /// hash.
-    pub(crate) fn hash_form<H: Hasher>(&self, state: &mut H) {
+    /// The thing that a resource name is for: the same for `cpu`, `requests.cpu` and `limits.cpu`, and for `pods` and
+    /// `count/pods`.
+    #[inline]
+    pub fn bare(&self) -> &str {
         match &self.0 {
-            Text::Known(known) => known.hash(state),
-            Text::Other(text) => text.hash(state),
+            Text::Known(known) => known.bare(),
+            Text::Other(text) => known::bare(text),
         }
     }
 }
@@ -194,6 +195,20 @@ impl<'de> Deserialize<'de> for Name {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_the_same_thing_are_known() {
+        for (name, other) in [
+            ("cpu", "requests.cpu"),
+            ("limits.cpu", "requests.cpu"),
+            ("nvidia.com/gpu", "requests.nvidia.com/gpu"),
+            ("example.com/gpu", "requests.example.com/gpu"),
+            ("pods", "count/pods"),
+        ] {
+            assert_eq!(Name::from(name).bare(), Name::from(other).bare());
+        }
+        assert_ne!(Name::from("requests.cpu").bare(), Name::from("requests.memory").bare());
+    }
 
     #[test]
     fn a_name_is_small_and_compares_as_its_text_whether_it_is_known_or_not() {

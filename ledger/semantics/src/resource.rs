@@ -46,6 +46,12 @@ impl ResourceList {
         Self(Vec::new())
     }
 
+    /// The list of these names, which are sorted.
+    pub(crate) fn from_sorted(entries: Vec<(Name, Quantity)>) -> Self {
+        debug_assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b), "{entries:?}");
+        Self(entries)
+    }
+
     /// The number of names.
     pub const fn len(&self) -> usize {
         self.0.len()
@@ -103,6 +109,12 @@ impl ResourceList {
     pub fn entry(&self, place: usize) -> (&Name, &Quantity) {
         let (name, quantity) = &self.0[place];
         (name, quantity)
+    }
+
+    /// Finds names in their order.
+    #[inline]
+    pub fn search(&self) -> Search<'_> {
+        Search(&self.0)
     }
 
     /// Sets the quantity of a name.
@@ -381,6 +393,30 @@ impl Iterator for CommonPlaces<'_> {
     }
 }
 
+/// See [`ResourceList::search`].
+pub struct Search<'a>(&'a [(Name, Quantity)]);
+
+impl<'a> Search<'a> {
+    /// The quantity of a name, which comes behind those that were searched for before.
+    #[inline]
+    pub fn find(&mut self, name: &Name) -> Option<&'a Quantity> {
+        match self.0.is_empty() {
+            true => None,
+            false => self.find_in_rest(name),
+        }
+    }
+
+    fn find_in_rest(&mut self, name: &Name) -> Option<&'a Quantity> {
+        if self.0.len() > SHORT {
+            self.0 = &self.0[count_before(self.0, name)..];
+        }
+        let place = self.0.iter().position(|(other, _)| *other >= *name)?;
+        self.0 = &self.0[place..];
+        let (other, quantity) = self.0.first()?;
+        (*other == *name).then_some(quantity)
+    }
+}
+
 /// The number of entries before a name, at the beginning of a sorted list: found in few steps if they are few.
 fn count_before(entries: &[(Name, Quantity)], name: &Name) -> usize {
     let mut most = 1;
@@ -395,8 +431,11 @@ impl Hash for ResourceList {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.len().hash(state);
         for (name, quantity) in &self.0 {
-            name.hash_form(state);
-            quantity.hash(state);
+            match (name.known(), quantity.small()) {
+                // One number instead of two.
+                (Some(known), Some(nanos)) => state.write_i128(nanos ^ ((known as i128) << 120)),
+                _ => (name.as_str(), quantity).hash(state),
+            }
         }
     }
 }

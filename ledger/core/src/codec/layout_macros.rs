@@ -4,9 +4,11 @@
 macro_rules! record {
     ($type:ty { $($field:ident),* $(,)? } $( without { $($computed:ident),* $(,)? } )?) => {
         impl $crate::codec::Wire for $type {
+            #[inline]
             fn put(&self, writer: &mut $crate::codec::Writer) {
                 $( $crate::codec::Wire::put(&self.$field, writer); )*
             }
+            #[inline]
             fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
                 Ok(Self {
                     $( $field: $crate::codec::Wire::take(reader)?, )*
@@ -23,6 +25,7 @@ macro_rules! variants {
         $( $tag:literal => $variant:ident $( ( $inner:ident ) )? $( { $($field:ident),* $(,)? } )? ),* $(,)?
     }) => {
         impl $crate::codec::Wire for $type {
+            #[inline]
             fn put(&self, writer: &mut $crate::codec::Writer) {
                 match self {
                     $( Self::$variant $( ( $inner ) )? $( { $($field),* } )? => {
@@ -32,6 +35,7 @@ macro_rules! variants {
                     } )*
                 }
             }
+            #[inline]
             fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
                 match <u8 as $crate::codec::Wire>::take(reader)? {
                     $( $tag => {

@@ -43,11 +43,15 @@ impl Names {
     /// The number of a name. A new name gets the next number.
     #[inline]
     pub(super) fn number(&mut self, name: &Name) -> u32 {
-        let known = name.known();
-        let found = match known {
-            Some(known) => Some(self.known[known]).filter(|number| *number != NONE),
-            None => self.find(name),
-        };
+        match name.known() {
+            Some(known) if self.known[known] != NONE => self.known[known],
+            known => self.find_or_add(name, known),
+        }
+    }
+
+    #[inline(never)]
+    fn find_or_add(&mut self, name: &Name, known: Option<usize>) -> u32 {
+        let found = if known.is_none() { self.find(name) } else { None };
         found.unwrap_or_else(|| self.add(name, known))
     }
 

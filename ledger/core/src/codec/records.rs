@@ -1,14 +1,14 @@
 //! The layout of every record in format version 1. Tags and orders here are on disk: once there is a release, never
 //! change them.
 
-use super::{DecodeError, Reader, Wire, Writer, record, variants};
+use super::{DecodeError, Reader, Wire, Writer, record, variants, wire::RESERVED_MAX};
 use crate::event::{
     Actor, Cause, Correction, Cursor, DeadLetter, Ending, Event, GroupRecord, NamespaceRecord,
     Observed, QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
     Reservation, Watermark, Watermarks,
 };
 use quota_semantics::{
-    Timestamp,
+    Name, Timestamp,
     group::{
         Enforcement, Extensions, LabelSelector, Load, Override, Requirement, Selector,
         Spec as GroupSpec, Values,
@@ -161,6 +161,7 @@ variants!(Format {
 });
 
 /// Writes a quantity as if it were of this family.
+#[inline]
 pub(crate) fn put_in_format(quantity: &Quantity, format: Format, writer: &mut Writer) {
     match quantity.scaled() {
         Some((digits, power)) => {
@@ -178,19 +179,38 @@ pub(crate) fn put_in_format(quantity: &Quantity, format: Format, writer: &mut Wr
 
 /// The number under the tag of one of its two forms, then the family. Quantities of the ledger are canonical.
 impl Wire for Quantity {
+    #[inline]
     fn put(&self, writer: &mut Writer) {
         put_in_format(self, self.format(), writer);
         debug_assert_eq!(self.spelling(), None, "the ledger holds canonical quantities");
     }
     #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Mantissa::take(reader)?.in_format(Wire::take(reader)?))
+    }
+}
+
+/// A number before its family is read.
+enum Mantissa {
+    Scaled(i64, i8),
+    Nanos(Vec<u8>),
+}
+
+impl Mantissa {
+    #[inline]
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match u8::take(reader)? {
-            SCALED => {
-                let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
-                Ok(Self::from_scaled(digits, power, Wire::take(reader)?))
-            }
-            NANOS => Ok(Self::from_nanos_bytes(&Vec::take(reader)?, Wire::take(reader)?)),
+            SCALED => Ok(Self::Scaled(Wire::take(reader)?, Wire::take(reader)?)),
+            NANOS => Ok(Self::Nanos(Wire::take(reader)?)),
             tag => Err(DecodeError(format!("Mantissa: no variant {tag}"))),
+        }
+    }
+
+    #[inline]
+    fn in_format(self, format: Format) -> Quantity {
+        match self {
+            Self::Scaled(digits, power) => Quantity::from_scaled(digits, power, format),
+            Self::Nanos(bytes) => Quantity::from_nanos_bytes(&bytes, format),
         }
     }
 }
@@ -217,18 +237,13 @@ impl Wire for ResourceList {
         }
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let items = Vec::<(quota_semantics::Name, Quantity)>::take(reader)?;
+        let count = reader.count()?;
+        let mut items = Vec::with_capacity(count.min(RESERVED_MAX));
+        for _ in 0..count {
+            let (name, mantissa) = (Name::take(reader)?, Mantissa::take(reader)?);
+            let format = Format::take(reader)?;
+            items.push((name, mantissa.in_format(format)));
+        }
         Ok(items.into_iter().collect())
-    }
-}
-
-impl<A: Wire, B: Wire> Wire for (A, B) {
-    fn put(&self, writer: &mut Writer) {
-        self.0.put(writer);
-        self.1.put(writer);
-    }
-    #[inline]
-    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok((A::take(reader)?, B::take(reader)?))
     }
 }

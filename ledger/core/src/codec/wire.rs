@@ -19,7 +19,7 @@ const NAMES_MAX: u32 = 1 << 24;
 const FIRST_BYTES: usize = 512;
 
 /// The most items of a list for which memory is reserved before they are decoded, since a damaged count can be large.
-const RESERVED_MAX: usize = 64;
+pub(super) const RESERVED_MAX: usize = 64;
 
 const CONFIG: Configuration<LittleEndian, Varint, Limit<VALUE_MAX_BYTES>> =
     bincode::config::standard().with_limit::<VALUE_MAX_BYTES>();
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
     #[inline]
     fn byte(&mut self) -> Result<u8, DecodeError> {
         let Some((byte, rest)) = self.rest.split_first() else {
-            return Err(DecodeError("bytes end early".into()));
+            return Err(ends_early());
         };
         self.rest = rest;
         Ok(*byte)
@@ -189,6 +189,16 @@ impl<'a> Reader<'a> {
         }
         Err(DecodeError(format!("{} bytes too many", self.rest.len())))
     }
+}
+
+#[cold]
+fn ends_early() -> DecodeError {
+    DecodeError("bytes end early".into())
+}
+
+#[cold]
+fn no_name(number: u32) -> DecodeError {
+    DecodeError(format!("no name {number}"))
 }
 
 fn explain(error: bincode::error::DecodeError) -> DecodeError {
@@ -272,7 +282,7 @@ impl Wire for [u8; 16] {
     #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let Some((bytes, rest)) = reader.rest.split_first_chunk() else {
-            return Err(DecodeError("bytes end early".into()));
+            return Err(ends_early());
         };
         reader.rest = rest;
         Ok(*bytes)
@@ -291,7 +301,7 @@ impl Wire for Name {
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let number = u32::take(reader)?;
         let name = usize::try_from(number).ok().and_then(|index| reader.names.get(index));
-        name.cloned().ok_or_else(|| DecodeError(format!("no name {number}")))
+        name.cloned().ok_or_else(|| no_name(number))
     }
 }
 

@@ -75,8 +75,8 @@ impl Case<'_> {
         }
         let is_request = |name: &&Name| name.starts_with(state::REQUESTS);
         let requests: Vec<Name> = names.iter().filter(is_request).cloned().collect();
-        let requested: BTreeSet<&str> = requests.iter().map(|name| state::bare(name)).collect();
-        names.retain(|name| is_request(&name) || !requested.contains(state::bare(name)));
+        let requested: BTreeSet<&str> = requests.iter().map(Name::bare).collect();
+        names.retain(|name| is_request(&name) || !requested.contains(name.bare()));
         names
     }
 }

@@ -226,33 +226,28 @@ impl Limit for Counted<'_> {
     fn is_enforced(&self) -> bool {
         self.is_strict || self.enforcement() == Enforcement::Enforce
     }
-    fn is_counted(&self, _: &str) -> bool {
+    fn counts_all(&self) -> bool {
         true
     }
     fn counted(&self, resource: &Name) -> Option<Quantity> {
-        let mut counted = Quantity::ZERO;
-        let mut add = |amounts: &ResourceList| {
-            if let Some(amount) = amounts.get(resource) {
+        Some(self.counting()(resource))
+    }
+    fn counting(&self) -> impl FnMut(&Name) -> Quantity {
+        const NONE: &Sums = &Sums::NONE;
+        let changed = self.changed.unwrap_or(NONE);
+        let [reserved, more_reserved] = match self.used_only {
+            true => [&NONE.reserved; 2],
+            false => [self.reserved, &changed.reserved],
+        };
+        let lists = [self.used, &changed.used, reserved, more_reserved, &self.aside];
+        let mut lists = lists.map(ResourceList::search);
+        move |resource| {
+            let mut counted = Quantity::ZERO;
+            for amount in lists.iter_mut().filter_map(|list| list.find(resource)) {
                 counted.add_assign(amount);
             }
-        };
-        add(self.used);
-        self.changed.into_iter().for_each(|changed| add(&changed.used));
-        if !self.used_only {
-            add(self.reserved);
-            self.changed.into_iter().for_each(|changed| add(&changed.reserved));
+            counted
         }
-        add(&self.aside);
-        Some(counted)
-    }
-    fn counts_as(&self, other: &Self) -> bool {
-        let has_own = |limit: &Self| limit.growth.is_some() || !limit.aside.is_empty();
-        std::ptr::eq(self.used, other.used)
-            && std::ptr::eq(self.reserved, other.reserved)
-            && self.changed.map(std::ptr::from_ref) == other.changed.map(std::ptr::from_ref)
-            && self.used_only == other.used_only
-            && !has_own(self)
-            && !has_own(other)
     }
     fn growth<'g>(&'g self, amounts: &'g ResourceList) -> &'g ResourceList {
         self.growth.as_ref().unwrap_or(amounts)
@@ -276,7 +271,7 @@ impl State {
         overlay: &'a Overlay,
     ) -> Vec<Counted<'a>> {
         let found = self.namespaces.find(namespace);
-        let mut limits = Vec::new();
+        let mut limits = Vec::with_capacity(found.map_or(0, |namespace| namespace.quotas.len()));
         if let Some(namespace) = found {
             let quota = |quota: &'a QuotaState| {
                 let changed = overlay.of(namespace, quota);

@@ -68,7 +68,7 @@ pub(crate) use overlay::{Overlay, Pending};
 pub(crate) use quota_semantics::{object::REQUESTS_PREFIX as REQUESTS, quota::is_count};
 pub(crate) use reservations::Expiry;
 pub(crate) use tracked_reservation::{Target, Tracked};
-pub(crate) use unlimited::{bare, holding, limited, unlimited};
+pub(crate) use unlimited::{holding, limited, unlimited};
 
 use crate::event::{Cursor, Sequence};
 use groups::Groups;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
 
-use hashbrown::{HashTable, hash_table::Entry};
+use hashbrown::{HashMap, HashTable, hash_table::Entry};
 
 use super::{
     State,
@@ -28,8 +28,7 @@ pub(crate) struct Overlay(Option<Box<Changes>>);
 
 #[derive(Clone, Debug, Default)]
 struct Changes {
-    /// Few: those of the requests of one call.
-    namespaces: BTreeMap<Name, Changed>,
+    namespaces: HashMap<Name, Box<Changed>>,
     groups: Copies,
     /// The places of pending reservations of the state that have ended or grown, sorted; of those that have grown, with
     /// the index in `granted`.
@@ -69,7 +68,7 @@ impl Overlay {
     }
 
     fn in_namespace(&self, namespace: &str) -> Option<&Changed> {
-        self.0.as_ref()?.namespaces.get(namespace)
+        self.0.as_ref()?.namespaces.get(namespace).map(|changed| &**changed)
     }
 
     /// The changes to the sums of a quota.
@@ -178,7 +177,7 @@ impl Changes {
             Change::Add => count.cast_signed(),
             Change::Remove => -count.cast_signed(),
         };
-        let changed = self.namespaces.entry(reservation.namespace.clone()).or_default();
+        let changed = self.namespaces.entry_ref(&reservation.namespace).or_default();
         self.pending += more;
         changed.pending += more;
         let observed = state.beside_pending(reservation);

@@ -1,21 +1,14 @@
 //! The limits that apply to a reservation, and the resources that none of them limits.
 
+use std::collections::BTreeSet;
+
 use super::{Counted, Overlay, State, tracked_reservation::Tracked, view::Holding};
 use quota_semantics::{
     Name,
     admission::{Limit as _, LimitKind},
-    object::{COUNT_PREFIX, Footprint, REQUESTS_PREFIX},
+    object::Footprint,
     resource::ResourceList,
 };
-
-const LIMITS_PREFIX: &str = "limits.";
-
-/// The thing that a name is for: the same for `cpu`, `requests.cpu` and `limits.cpu`, and for `pods` and `count/pods`.
-pub(crate) fn bare(name: &str) -> &str {
-    // One by one: a prefix that is known is compared in few instructions.
-    let bare = name.strip_prefix(COUNT_PREFIX).or_else(|| name.strip_prefix(REQUESTS_PREFIX));
-    bare.or_else(|| name.strip_prefix(LIMITS_PREFIX)).unwrap_or(name)
-}
 
 /// The resources of a footprint that no limit counts, by name. A name is left out if another name of the footprint for
 /// the same thing is limited: for a pod, `memory` if `requests.memory` is limited.
@@ -25,30 +18,21 @@ pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Na
 
 /// The positive amounts that are not marked as limited, without those whose other name is.
 fn not_limited(resources: &ResourceList, limited: &[bool]) -> Vec<Name> {
-    let mut things: Vec<&str> = Vec::with_capacity(resources.len());
-    for (name, is_limited) in resources.names().zip(limited) {
-        if *is_limited {
-            things.push(bare(name));
-        }
-    }
+    const FEW: usize = 8;
+    let things = || {
+        let marked = resources.names().zip(limited).filter(|(_, is_limited)| **is_limited);
+        marked.map(|(name, _)| name.bare())
+    };
     // Few are compared faster than sorted.
-    let is_short = things.len() <= 8;
-    if !is_short {
-        things.sort_unstable();
-    }
-    let mut open = Vec::new();
-    for ((name, amount), is_limited) in resources.iter().zip(limited) {
-        let is_open = !*is_limited
-            && amount.is_positive()
-            && match is_short {
-                true => !things.contains(&bare(name)),
-                false => things.binary_search(&bare(name)).is_err(),
-            };
-        if is_open {
-            open.push(name.clone());
-        }
-    }
-    open
+    let sorted = (resources.len() > FEW).then(|| things().collect::<BTreeSet<_>>());
+    let has_other = |name: &Name| match &sorted {
+        Some(sorted) => sorted.contains(name.bare()),
+        None => things().any(|thing| thing == name.bare()),
+    };
+    let open = resources.iter().zip(limited).filter(|((name, amount), is_limited)| {
+        !**is_limited && amount.is_positive() && !has_other(name)
+    });
+    open.map(|((name, _), _)| name.clone()).collect()
 }
 
 /// For each resource of a footprint, in their order, whether a limit counts it.
@@ -108,23 +92,5 @@ impl State {
         let limits = self.counted(&reservation.namespace, footprint, &overlay);
         let observed = self.beside(tracked).map(|shared| &**shared);
         Some(holding(&limits, footprint, observed))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_the_same_thing_are_known() {
-        for (name, other) in [
-            ("cpu", "requests.cpu"),
-            ("limits.cpu", "requests.cpu"),
-            ("nvidia.com/gpu", "requests.nvidia.com/gpu"),
-            ("pods", "count/pods"),
-        ] {
-            assert_eq!(bare(name), bare(other));
-        }
-        assert_ne!(bare("requests.cpu"), bare("requests.memory"));
     }
 }

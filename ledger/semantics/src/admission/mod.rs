@@ -60,17 +60,17 @@ pub trait Limit {
         true
     }
 
-    /// Whether the amount that counts against the limit of a name is available.
-    fn is_counted(&self, name: &str) -> bool {
-        self.counted(&Name::from(name)).is_some()
+    /// Whether the amounts that count against the limits are available for every name.
+    fn counts_all(&self) -> bool {
+        false
     }
 
     /// The amount that counts against the limit of a name (used and reserved); `None` if unknown.
     fn counted(&self, name: &Name) -> Option<Quantity>;
 
-    /// Whether the counted amounts of both are certain to be the same for every name.
-    fn counts_as(&self, _: &Self) -> bool {
-        false
+    /// As [`Self::counted`], for one name after the other in their order; zero if unknown.
+    fn counting(&self) -> impl FnMut(&Name) -> Quantity {
+        |name| self.counted(name).unwrap_or_default()
     }
 
     /// The growth of the counted amount when the amounts of the object grow by these; no zeros. Less than these, as far
@@ -135,10 +135,10 @@ pub fn evaluate<L: Limit>(
     let Ok(demand) = Demand::of(attempt, limited) else {
         return Ok(Vec::new());
     };
-    let mut cover = Cover::default();
+    let mut covered = Vec::new();
     let mut charges = Vec::with_capacity(limits.len());
     for (index, limit) in limits.iter().enumerate() {
-        if applies(limit, attempt, &mut cover)? {
+        if applies(limit, attempt, &mut covered)? {
             charges.push(Charge { limit: index, delta: ResourceList::new() });
         }
     }
@@ -154,35 +154,22 @@ pub fn evaluate<L: Limit>(
     if !grows {
         return Ok(Vec::new());
     }
-    demand.refuse_uncovered(&cover, attempt)?;
+    let applying = charges.iter().map(|charge| &limits[charge.limit]);
+    demand.refuse_uncovered(applying, &covered, attempt)?;
 
-    // The totals are worth keeping only for several limits that count the same.
-    let is_lone = charges.len() == 1;
-    let mut totals: Vec<Option<Quantity>> = Vec::new();
-    let mut previous = None;
     for charge in &mut charges {
         let limit = &limits[charge.limit];
         let growth = limit.growth(growth.of_limit(limit));
-        let is_same = |&(other, its_growth): &(&L, &ResourceList)| {
-            std::ptr::eq(growth, its_growth) && limit.counts_as(other)
-        };
-        if !is_lone && !previous.as_ref().is_some_and(is_same) {
-            totals.clear();
-            totals.resize(growth.len(), None);
-        }
-        previous = Some((limit, growth));
+        let mut counted = limit.counting();
         let mut may_exceed = false;
         let mut delta = Vec::with_capacity(growth.len().min(limit.hard().len()));
-        for (place, of_hard) in growth.common_places(limit.hard()) {
-            let (name, amount) = growth.entry(place);
-            let (_, hard) = limit.hard().entry(of_hard);
+        for (name, amount, hard) in growth.common(limit.hard()) {
+            let mut total = counted(name);
+            total.add_assign(amount);
+            may_exceed |= total > *hard;
             delta.push((name.clone(), amount.clone()));
-            may_exceed |= match totals.get_mut(place) {
-                Some(total) => *total.get_or_insert_with(|| after(limit, name, amount)) > *hard,
-                None => after(limit, name, amount) > *hard,
-            };
         }
-        charge.delta = delta.into_iter().collect();
+        charge.delta = ResourceList::from_sorted(delta);
         if may_exceed && attempt.subresource != "status" {
             refuse_excess(limit, &charge.delta)?;
         }
@@ -198,19 +185,12 @@ fn after<L: Limit>(limit: &L, name: &Name, growth: &Quantity) -> Quantity {
     total
 }
 
-// The names and scopes that the quotas of a namespace cover.
-#[derive(Default)]
-struct Cover<'a> {
-    names: Vec<&'a str>,
-    scopes: Vec<&'a str>,
-}
-
-/// Whether the quota applies to the object and limits names of its kind; those are covered then. Its matching scopes
-/// count as covered even if it does not apply.
+/// Whether the quota applies to the object and limits names of its kind. Its matching scopes are covered even if it does
+/// not apply.
 fn applies<'l, L: Limit>(
     limit: &'l L,
-    attempt: &'l Attempt<'_>,
-    cover: &mut Cover<'l>,
+    attempt: &Attempt<'_>,
+    covered: &mut Vec<&'l str>,
 ) -> Result<bool, Denial> {
     if !limit.selects(attempt.new) {
         return Ok(false);
@@ -223,49 +203,52 @@ fn applies<'l, L: Limit>(
             Err(_) if !limit.is_enforced() => return Ok(false),
             Err(error) => return Err(broken(error)),
         };
-        cover.scopes.extend(matching.iter().map(|scope| scope.name));
+        covered.extend(matching.iter().map(|scope| scope.name));
         if matching.len() < scopes().count() {
             return Ok(false);
         }
     }
-    let before = cover.names.len();
-    add_owned(limit, attempt, &mut cover.names);
-    let owned = &cover.names[before..];
+    // What was given requires nothing.
+    if attempt.measured && limit.counts_all() {
+        return Ok(measured(limit, attempt).next().is_some());
+    }
+    let owned = owned(limit, attempt);
     if owned.is_empty() {
         return Ok(false);
     }
     if !limit.is_enforced() {
         return Ok(true);
     }
-    if let Some(text) = (attempt.requirements)(owned) {
+    if let Some(text) = (attempt.requirements)(&owned) {
         return Err(Denial::MustSpecify { quota: limit.name().clone(), text });
     }
-    if !owned.iter().all(|name| limit.is_counted(name)) {
+    let is_counted = |name: &&str| limit.counted(&Name::from(*name)).is_some();
+    if !limit.counts_all() && !owned.iter().all(is_counted) {
         let resources = owned.iter().map(|name| Name::from(*name)).collect();
         return Err(Denial::StatusUnknown { quota: limit.name().clone(), resources });
     }
     Ok(true)
 }
 
-/// Adds the names in a quota that belong to the kind; for a charged workload also those of its pods, except
-/// `count/pods`.
-fn add_owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>, to: &mut Vec<&'l str>) {
-    let names = || limit.hard().names().map(Name::as_str);
+/// The names in a quota that were given for the object.
+fn measured<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>) -> impl Iterator<Item = &'l str> {
+    let given = limit.hard().common(&attempt.new.resources);
+    given.map(|(name, ..)| name.as_str())
+}
+
+/// The names in a quota that belong to the kind; for a charged workload also those of its pods, except `count/pods`.
+fn owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>) -> Vec<&'l str> {
     if attempt.measured {
-        let hard = limit.hard();
-        to.reserve(hard.len());
-        for (place, _) in hard.common_places(&attempt.new.resources) {
-            to.push(hard.entry(place).0.as_str());
-        }
-        return;
+        return measured(limit, attempt).collect();
     }
+    let names = || limit.hard().names().map(Name::as_str);
     let mut owned = Evaluator::of(attempt.kind).matching(names(), attempt.context);
     if makes_pods(attempt) {
         let of_pods = names().filter(|name| *name != "count/pods");
         owned.extend(Evaluator::Pods.matching(of_pods, attempt.context));
         owned.sort_unstable();
     }
-    to.extend(owned);
+    owned
 }
 
 fn makes_pods(attempt: &Attempt<'_>) -> bool {
@@ -308,13 +291,21 @@ impl<'a> Demand<'a> {
         Ok(Self { names, scopes })
     }
 
-    fn refuse_uncovered(&self, cover: &Cover<'_>, attempt: &Attempt<'_>) -> Result<(), Denial> {
-        let open = self.names.iter().filter(|name| !cover.names.contains(name));
-        let names: Vec<Name> = open.map(|name| Name::from(*name)).collect();
-        if !names.is_empty() {
-            return Err(Denial::InsufficientQuota { names });
+    fn refuse_uncovered<'l, L: Limit + 'l>(
+        &self,
+        applying: impl Iterator<Item = &'l L>,
+        covered: &[&str],
+        attempt: &'l Attempt<'_>,
+    ) -> Result<(), Denial> {
+        if !self.names.is_empty() {
+            let owned: Vec<&str> = applying.flat_map(|limit| owned(limit, attempt)).collect();
+            let open = self.names.iter().filter(|name| !owned.contains(name));
+            let names: Vec<Name> = open.map(|name| Name::from(*name)).collect();
+            if !names.is_empty() {
+                return Err(Denial::InsufficientQuota { names });
+            }
         }
-        let open = scopes::uncovered(&self.scopes, &cover.scopes, &attempt.new.traits);
+        let open = scopes::uncovered(&self.scopes, covered, &attempt.new.traits);
         if !open.is_empty() {
             let scopes = open.iter().map(Scope::to_string).collect();
             return Err(Denial::UncoveredScopes { scopes });

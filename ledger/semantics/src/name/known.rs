@@ -73,6 +73,41 @@ pub(super) const TEXTS: &[&str] = &[
     "v1",
 ];
 
+/// What the names are for: without the prefixes that say what of it counts.
+const BARE: [&str; TEXTS.len()] = {
+    let mut all = [""; TEXTS.len()];
+    let mut number = 0;
+    while number < TEXTS.len() {
+        all[number] = bare(TEXTS[number]);
+        number += 1;
+    }
+    all
+};
+
+/// A text without such a prefix.
+pub(super) const fn bare(text: &str) -> &str {
+    const PREFIXES: [&str; 3] = ["count/", "requests.", "limits."];
+    let mut prefix = 0;
+    while prefix < PREFIXES.len() {
+        if let Some((first, rest)) = text.split_at_checked(PREFIXES[prefix].len())
+            && is_same(first, PREFIXES[prefix])
+        {
+            return rest;
+        }
+        prefix += 1;
+    }
+    text
+}
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut place = 0;
+    while place < one.len() && one[place] == other[place] {
+        place += 1;
+    }
+    place == one.len()
+}
+
 const SLOTS: usize = 256;
 
 /// No name is in this slot.
@@ -105,7 +140,7 @@ const fn slot(text: &[u8]) -> usize {
 }
 
 /// The number of a known name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Known(u8);
 
 impl Known {
@@ -125,6 +160,11 @@ impl Known {
     #[inline]
     pub(super) fn text(self) -> &'static str {
         TEXTS[self.number()]
+    }
+
+    #[inline]
+    pub(super) fn bare(self) -> &'static str {
+        BARE[self.number()]
     }
 
     #[inline]

@@ -129,6 +129,15 @@ impl Quantity {
         }
     }
 
+    /// The number in billionths, if it is not large.
+    #[inline]
+    pub(crate) fn small(&self) -> Option<i128> {
+        match &self.rare {
+            None => Some(self.nanos),
+            Some(rare) => rare.large.is_none().then_some(self.nanos),
+        }
+    }
+
     /// The suffix family it is printed in.
     pub const fn format(&self) -> Format {
         self.format

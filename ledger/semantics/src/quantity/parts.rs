@@ -13,22 +13,25 @@ use super::{
 impl Quantity {
     /// The number as digits without trailing groups of three zeros, and a power of ten from -9 on. None for the few
     /// numbers with more digits.
+    #[inline]
     pub fn scaled(&self) -> Option<(i64, i8)> {
-        let nanos = match self.number() {
-            Number::Small(nanos) => nanos,
-            Number::Large(_) => return None,
-        };
-        let (digits, thousands) = match i64::try_from(nanos) {
-            Ok(word) => number::word_without_thousands(word),
-            Err(_) => {
-                let (digits, thousands) = number::without_thousands(nanos);
-                (digits.to_i64()?, thousands)
-            }
+        let (digits, thousands) = match (&self.rare, i64::try_from(self.nanos)) {
+            (None, Ok(word)) => number::word_without_thousands(word),
+            _ => self.long_without_thousands()?,
         };
         match digits {
             0 => Some((0, 0)),
             _ => Some((digits, i8::try_from(3 * thousands).ok()? - 9)),
         }
+    }
+
+    #[cold]
+    fn long_without_thousands(&self) -> Option<(i64, usize)> {
+        let Number::Small(nanos) = self.number() else {
+            return None;
+        };
+        let (digits, thousands) = number::without_thousands(nanos);
+        Some((digits.to_i64()?, thousands))
     }
 
     /// The number `digits * 10^power`. A fraction below a billionth is rounded away from zero.

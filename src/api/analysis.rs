@@ -80,7 +80,7 @@ pub(super) async fn report(
         known.look(state);
         known.complain()?;
         turn.pause();
-        let report = shown(period, entries, since, report.finish(state));
+        let report = shown(period, entries, since, report.rows(state));
         turn.pause();
         Ok(match as_csv {
             true => csv(report.to_csv(|| turn.pause())),

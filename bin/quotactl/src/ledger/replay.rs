@@ -362,7 +362,7 @@ pub(super) fn report(
         None => Ok(None),
     };
     let entries = period::entries(ends, hash).map_err(unread)?;
-    let report = shown(period, entries, None, report.finish(&state));
+    let report = shown(period, entries, None, report.rows(&state));
     show_report(&report, &to_json(&report)?, output)
 }
 

@@ -25,7 +25,7 @@ use candidates::Changed;
 pub use candidates::{Candidates, Subject};
 use left_out::{Effect, LeftOut};
 pub use tally::LimitOutcome;
-use tally::{LimitId, Tallies};
+use tally::{LimitId, LimitRef, Tallies};
 
 use crate::{
     decide::{Basis, Deciding, GroupBounds, Need, Past, PastRequest, Refusal, Request, refused_by},
@@ -366,7 +366,7 @@ impl Simulation {
 
     /// Decides a recorded grant under the candidates.
     fn decide(&mut self, entry: &Entry, request: &PastRequest) -> Decision {
-        let Some(demand) = &self.demand else {
+        let Some(demand) = &mut self.demand else {
             self.outcome.granted += 1;
             return Decision::Granted;
         };
@@ -375,7 +375,8 @@ impl Simulation {
         let mut refusing = Vec::new();
         let mut refuse = |need: &Need<'_>| {
             if need.is_refused {
-                refusing.push((LimitId::of(key.0, need), need.resource.clone()));
+                let limit = LimitId::from(&LimitRef::of(key.0, need));
+                refusing.push((limit, need.resource.clone()));
             }
         };
         let (changed, tallies) = (&self.changed, &mut self.tallies);
@@ -383,6 +384,7 @@ impl Simulation {
         let is_candidate = |kind: LimitKind, name: &Name| {
             changed.has((kind == LimitKind::ResourceQuota).then_some(key.0), name)
         };
+        self.recorded.lend_sums(demand, key.0);
         let past = Past { facts: &self.recorded, limits: demand };
         let mut decided = Ok(());
         match &self.counterfactual {
@@ -399,6 +401,7 @@ impl Simulation {
                 request.needs(past, deciding, is_candidate, |need| tallies.ask(key.0, &need));
             }
         }
+        self.recorded.lend_sums(demand, key.0);
         if self.left_out.has_no(key, &entry.event, &self.recorded) {
             self.outcome.left_out += 1;
             return Decision::LeftOut;
@@ -460,16 +463,24 @@ impl Simulation {
             let Some(denial) = self.denials.next() else {
                 return;
             };
-            let past = match (&self.counterfactual, &self.demand) {
-                _ if !self.is_affected(&denial.namespace) => continue,
-                (Some(state), _) => state.into(),
-                (None, Some(limits)) => Past { facts: &self.recorded, limits },
-                (None, None) => continue,
-            };
+            if !self.is_affected(&denial.namespace) {
+                continue;
+            }
             let deciding = self.changed.deciding();
             let request = denial.into_request();
+            let (namespace, _) = request.key();
+            let decided = match (&self.counterfactual, &mut self.demand) {
+                (Some(state), _) => request.decide(state.into(), deciding),
+                (None, Some(limits)) => {
+                    self.recorded.lend_sums(limits, namespace);
+                    let decided = request.decide(Past { facts: &self.recorded, limits }, deciding);
+                    self.recorded.lend_sums(limits, namespace);
+                    decided
+                }
+                (None, None) => continue,
+            };
             // Shared groups that are not followed have their recorded limits.
-            let is_granted = request.decide(past, deciding).is_ok()
+            let is_granted = decided.is_ok()
                 && (deciding == Deciding::All
                     || request.decide((&self.recorded).into(), Deciding::Shared).is_ok());
             self.outcome.denials_granted += u64::from(is_granted);
@@ -518,21 +529,21 @@ impl Simulation {
                 };
                 let quotas = self.changed.quotas.get(namespace);
                 for name in quotas.into_iter().flatten() {
-                    let levels = demand.limit_of_quota(namespace, name);
-                    let id = LimitId::quota(namespace.clone(), name.clone());
+                    let levels = demand.limit_of_quota(&self.recorded, namespace, name);
+                    let id = LimitRef::quota(namespace, name);
                     self.tallies.measure(id, levels, time, sequence);
                 }
                 for name in &self.changed.groups {
                     match demand.limit_of_group(name) {
                         Some(levels) => {
-                            let id = LimitId::group(None, name.clone());
+                            let id = LimitRef::group(None, name);
                             self.tallies.measure(id, Some(levels), time, sequence);
                         }
                         None => {
                             let exists = exists(&self.recorded, demand, namespace);
-                            let levels = demand.limit_of_each(name, namespace);
+                            let levels = demand.limit_of_each(&self.recorded, name, namespace);
                             let levels = levels.filter(|_| exists);
-                            let id = LimitId::group(Some(namespace.clone()), name.clone());
+                            let id = LimitRef::group(Some(namespace), name);
                             self.tallies.measure(id, levels, time, sequence);
                         }
                     }
@@ -545,21 +556,21 @@ impl Simulation {
         let Some(demand) = &self.demand else { return };
         for (namespace, names) in &self.changed.quotas {
             for name in names {
-                let levels = demand.limit_of_quota(namespace, name);
-                let id = LimitId::quota(namespace.clone(), name.clone());
+                let levels = demand.limit_of_quota(&self.recorded, namespace, name);
+                let id = LimitRef::quota(namespace, name);
                 self.tallies.measure(id, levels, time, sequence);
             }
         }
         for name in &self.changed.groups {
             if let Some(levels) = demand.limit_of_group(name) {
-                let id = LimitId::group(None, name.clone());
+                let id = LimitRef::group(None, name);
                 self.tallies.measure(id, Some(levels), time, sequence);
                 continue;
             }
             let members = demand.namespaces_of_group(name);
             for namespace in members.filter(|name| exists(&self.recorded, demand, name)) {
-                let levels = demand.limit_of_each(name, namespace);
-                let id = LimitId::group(Some(namespace.clone()), name.clone());
+                let levels = demand.limit_of_each(&self.recorded, name, namespace);
+                let id = LimitRef::group(Some(namespace), name);
                 self.tallies.measure(id, levels, time, sequence);
             }
         }

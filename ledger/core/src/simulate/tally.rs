@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 
 use serde::Serialize;
 
@@ -63,21 +63,48 @@ pub(super) struct LimitId {
     is_group: bool,
 }
 
-impl LimitId {
-    pub(super) fn quota(namespace: Name, name: Name) -> Self {
+/// The same, borrowed. Its hash is the same, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LimitRef<'a> {
+    namespace: Option<&'a Name>,
+    name: &'a Name,
+    is_group: bool,
+}
+
+impl<'a> LimitRef<'a> {
+    pub(super) const fn quota(namespace: &'a Name, name: &'a Name) -> Self {
         Self { namespace: Some(namespace), name, is_group: false }
     }
 
-    pub(super) fn group(namespace: Option<Name>, name: Name) -> Self {
+    pub(super) const fn group(namespace: Option<&'a Name>, name: &'a Name) -> Self {
         Self { namespace, name, is_group: true }
     }
 
-    pub(super) fn of(namespace: &Name, need: &Need<'_>) -> Self {
+    pub(super) fn of(namespace: &'a Name, need: &Need<'a>) -> Self {
         Self {
-            namespace: need.is_own.then(|| namespace.clone()),
-            name: need.limit.clone(),
+            namespace: need.is_own.then_some(namespace),
+            name: need.limit,
             is_group: need.kind == LimitKind::ClusterResourceQuota,
         }
+    }
+}
+
+impl Equivalent<LimitId> for LimitRef<'_> {
+    fn equivalent(&self, id: &LimitId) -> bool {
+        (self.namespace, self.name, self.is_group) == (id.namespace.as_ref(), &id.name, id.is_group)
+    }
+}
+
+impl From<&LimitRef<'_>> for LimitId {
+    fn from(id: &LimitRef<'_>) -> Self {
+        let LimitRef { namespace, name, is_group } = *id;
+        Self { namespace: namespace.cloned(), name: name.clone(), is_group }
+    }
+}
+
+impl LimitId {
+    const fn by_ref(&self) -> LimitRef<'_> {
+        LimitRef { namespace: self.namespace.as_ref(), name: &self.name, is_group: self.is_group }
     }
 
     const fn kind(&self) -> LimitKind {
@@ -95,9 +122,28 @@ impl LimitId {
 /// All limits that are measured, or refuse something.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
-    limits: HashMap<LimitId, BTreeMap<Name, Tally>>,
+    places: HashMap<LimitId, usize>,
+    limits: Vec<OfLimit>,
     /// How many amounts are kept of them.
     amounts: usize,
+}
+
+/// The resources of a limit, by name.
+#[derive(Debug, Default)]
+struct OfLimit(Vec<(Name, Tally)>);
+
+impl OfLimit {
+    /// That of a resource, looked for from a place on; and its place.
+    fn tally(&mut self, resource: &Name, from: usize) -> (&mut Tally, usize) {
+        let mut at = from;
+        while self.0.get(at).is_some_and(|(name, _)| name != resource && name < resource) {
+            at += 1;
+        }
+        if self.0.get(at).is_none_or(|(name, _)| name != resource) {
+            self.0.insert(at, (resource.clone(), Tally::default()));
+        }
+        (&mut self.0[at].1, at)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -112,18 +158,28 @@ struct Tally {
 }
 
 impl Tallies {
+    /// That of a limit.
+    fn of(&mut self, id: &LimitRef<'_>) -> usize {
+        if let Some(&place) = self.places.get(id) {
+            return place;
+        }
+        self.places.insert(id.into(), self.limits.len());
+        self.limits.push(OfLimit::default());
+        self.limits.len() - 1
+    }
+
     /// A recorded grant needs an amount.
     pub(super) fn ask(&mut self, namespace: &Name, need: &Need<'_>) {
-        let resources = self.limits.entry(LimitId::of(namespace, need)).or_default();
-        let tally = resources.entry(need.resource.clone()).or_default();
+        let limit = self.of(&LimitRef::of(namespace, need));
+        let (tally, _) = self.limits[limit].tally(need.resource, 0);
         tally.needs.add(&need.total, &mut self.amounts);
     }
 
     /// A recorded grant is refused by these limits.
     pub(super) fn refuse(&mut self, refusing: &[(LimitId, Name)], time: Timestamp) {
         for (limit, resource) in refusing {
-            let resources = self.limits.entry(limit.clone()).or_default();
-            let tally = resources.entry(resource.clone()).or_default();
+            let limit = self.of(&limit.by_ref());
+            let (tally, _) = self.limits[limit].tally(resource, 0);
             tally.refused += 1;
             tally.first_refused.get_or_insert(time);
         }
@@ -132,34 +188,34 @@ impl Tallies {
     /// The levels of a limit from a moment on; none: it does not apply.
     pub(super) fn measure(
         &mut self,
-        id: LimitId,
+        id: LimitRef<'_>,
         levels: Option<LimitNow<'_>>,
         time: Timestamp,
         sequence: Sequence,
     ) {
         let Some(levels) = levels else {
-            for tally in self.limits.get_mut(&id).into_iter().flat_map(BTreeMap::values_mut) {
+            let known = self.places.get(&id).and_then(|&place| self.limits.get_mut(place));
+            for (_, tally) in known.into_iter().flat_map(|limit| &mut limit.0) {
                 tally.end_full(time);
             }
             return;
         };
-        let tallies = self.limits.entry(id).or_default();
+        let limit = self.of(&id);
+        let limit = &mut self.limits[limit];
+        let mut next = 0;
         for (resource, hard, taken) in levels.iter() {
-            if !tallies.contains_key(resource) {
-                tallies.insert(resource.clone(), Tally::default());
-            }
-            let Some(tally) = tallies.get_mut(resource) else {
-                continue;
-            };
+            let (tally, at) = limit.tally(resource, next);
             tally.measure(hard, taken, time, sequence);
+            next = at + 1;
         }
     }
 
     pub(super) fn finish(self, to: Timestamp) -> Vec<LimitOutcome> {
-        let mut limits: Vec<_> = self.limits.into_iter().collect();
-        limits.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        let limits = limits.into_iter().flat_map(|(id, tallies)| {
-            let tallies = tallies.into_iter();
+        let mut places: Vec<_> = self.places.into_iter().collect();
+        places.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let mut limits = self.limits;
+        let limits = places.into_iter().flat_map(|(id, place)| {
+            let tallies = std::mem::take(&mut limits[place].0).into_iter();
             tallies.map(move |(resource, tally)| tally.finish(&id, resource, to))
         });
         limits.collect()

@@ -8,7 +8,8 @@ use super::{
     group_path::Link,
     namespaces::{Claim, Namespace, QuotaState, growth},
     query,
-    sums::{Parts, Sums},
+    sums::Parts,
+    tracked_reservation::Tracked,
 };
 use crate::{
     event::{Event, NamespaceRecord, Reservation},
@@ -17,12 +18,14 @@ use crate::{
 use quota_semantics::{Name, object::Footprint, resource::ResourceList, uid::Uid};
 
 /// What an event may change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Touched {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Touched<'e> {
     /// The namespace whose sums, quotas and groups it may change.
-    pub(crate) namespace: Option<Name>,
+    pub(crate) namespace: Option<&'e Name>,
+    /// Whether it may change the limits of that namespace, beside its sums.
+    pub(crate) limits: bool,
     /// The group that it may change.
-    pub(crate) group: Option<Name>,
+    pub(crate) group: Option<&'e Name>,
     /// Whether it may change all groups.
     pub(crate) all_groups: bool,
     /// Whether it may change all namespaces.
@@ -31,7 +34,7 @@ pub(crate) struct Touched {
 
 impl State {
     /// What an event may change, in the state before it.
-    pub(crate) fn touched(&self, event: &Event) -> Touched {
+    pub(crate) fn touched<'e>(&self, event: &'e Event) -> Touched<'e> {
         let mut touched = Touched::default();
         match event {
             Event::WorkloadsCharged { .. } => {
@@ -47,12 +50,12 @@ impl State {
             }
             Event::GroupDeleted { name } => {
                 touched.all_groups = true;
-                touched.group = Some(name.clone());
+                touched.group = Some(name);
                 let before = self.group_record(name);
                 touched.all_namespaces = before.is_some_and(|(it, _)| it.spec.extensions.each);
             }
             Event::OverrideEnded { namespace: None, quota } => {
-                touched.group = Some(quota.clone());
+                touched.group = Some(quota);
                 let before = self.group_record(quota);
                 touched.all_namespaces = before.is_some_and(|(it, _)| it.spec.extensions.each);
             }
@@ -62,7 +65,10 @@ impl State {
             | Event::RelistClosed(_)
             | Event::RelistEnded(_)
             | Event::VersionsReset(_) => {}
-            event => touched.namespace = event.namespace().cloned(),
+            event => {
+                touched.namespace = event.namespace();
+                touched.limits = event.object().is_none();
+            }
         }
         touched
     }
@@ -82,21 +88,10 @@ impl State {
         (namespaces.collect(), groups.collect())
     }
 
-    /// The sums of a namespace, with the least of the limits that count all of it.
-    pub(crate) fn sums_and_limits(&self, namespace: &str) -> SumsAndLimits<'_> {
-        const NONE: &ResourceList = &ResourceList::new();
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return SumsAndLimits { used: NONE, reserved: NONE, hard: Cow::Borrowed(NONE) };
-        };
-        let mut hard = Cow::Borrowed(NONE);
-        for limits in self.whole_limits(namespace) {
-            match hard.is_empty() {
-                true => hard = Cow::Borrowed(limits),
-                false => hard.to_mut().min(limits),
-            }
-        }
-        let Sums { used, reserved, .. } = &*namespace.sums;
-        SumsAndLimits { used, reserved, hard }
+    /// The sums of a namespace; none: there is nothing in it.
+    pub(crate) fn sums_of(&self, namespace: &str) -> Option<SumsOf<'_>> {
+        let namespace = self.namespaces.find(namespace)?;
+        Some(SumsOf { state: self, namespace })
     }
 
     /// The limits that count all of a namespace: those of its quotas without scopes, and those of groups that limit
@@ -141,42 +136,66 @@ impl State {
 }
 
 /// The sums of a namespace, and the least of the limits that count all of it.
-pub(crate) struct SumsAndLimits<'s> {
-    used: &'s ResourceList,
-    reserved: &'s ResourceList,
-    hard: Cow<'s, ResourceList>,
+#[derive(Clone, Copy)]
+pub(crate) struct SumsOf<'s> {
+    state: &'s State,
+    namespace: &'s Namespace,
 }
 
-impl SumsAndLimits<'_> {
+impl<'s> SumsOf<'s> {
+    pub(crate) fn used(self) -> &'s ResourceList {
+        &self.namespace.sums.used
+    }
+
+    pub(crate) fn reserved(self) -> &'s ResourceList {
+        &self.namespace.sums.reserved
+    }
+
+    pub(crate) fn hard(self) -> Cow<'s, ResourceList> {
+        const NONE: &ResourceList = &ResourceList::new();
+        let mut hard = Cow::Borrowed(NONE);
+        for limits in self.state.whole_limits(self.namespace) {
+            match hard.is_empty() {
+                true => hard = Cow::Borrowed(limits),
+                false => hard.to_mut().min(limits),
+            }
+        }
+        hard
+    }
+
     /// All of them, by resource.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, Level)> {
-        let mut lists = [self.used, self.reserved, &*self.hard].map(|list| list.iter().peekable());
-        std::iter::from_fn(move || {
-            let heads = lists.iter_mut().filter_map(|list| list.peek().map(|(name, _)| *name));
-            let name = heads.min()?;
-            let [used, reserved, hard] = lists.each_mut().map(|list| {
-                let next = list.next_if(|(head, _)| *head == name);
-                next.map(|(_, amount)| amount.clone())
-            });
-            let level = Level::new(used.unwrap_or_default(), reserved.unwrap_or_default(), hard);
-            Some((name, level))
+    pub(crate) fn levels(self) -> impl Iterator<Item = (Name, Level)> {
+        let hard = self.hard();
+        let mut names: Vec<Name> = [self.used(), self.reserved(), &*hard]
+            .into_iter()
+            .flat_map(ResourceList::names)
+            .cloned()
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(move |name| {
+            let of = |list: &ResourceList| list.get(&name).cloned();
+            let used = of(self.used()).unwrap_or_default();
+            let level = Level::new(used, of(self.reserved()).unwrap_or_default(), of(&hard));
+            (name, level)
         })
     }
 }
 
-/// The kind of an object, its name, its footprint, and the amounts for which it counts by itself.
+/// An object.
 pub(crate) struct ObjectPart<'s> {
     pub(crate) resource: &'s Name,
     pub(crate) name: &'s str,
     pub(crate) footprint: &'s Footprint,
 }
 
-/// A reservation or a commit, and the amounts for which it counts by itself.
+/// A reservation or a commit.
 pub(crate) struct ClaimPart<'s> {
     pub(crate) reservation: &'s Reservation,
     pub(crate) is_pending: bool,
     pub(crate) target: &'s Footprint,
-    pub(crate) amounts: Cow<'s, ResourceList>,
+    state: &'s State,
+    tracked: &'s Tracked,
 }
 
 impl State {
@@ -240,13 +259,12 @@ impl State {
     fn claim_part_at(&self, place: u32) -> Option<ClaimPart<'_>> {
         let tracked = self.reservations.get(place);
         let (claim, target) = tracked.claim()?;
-        let beside = self.beside(tracked).map(|shared| &**shared);
-        let parts = Parts::of(&target.traits, growth(target, beside));
         Some(ClaimPart {
             reservation: &tracked.reservation,
             is_pending: claim == Claim::Pending,
             target,
-            amounts: parts.direct,
+            state: self,
+            tracked,
         })
     }
 }
@@ -255,6 +273,14 @@ impl<'s> ObjectPart<'s> {
     /// The amounts for which it counts by itself: without those that are set against the charge of a workload.
     pub(crate) fn amounts(&self) -> Cow<'s, ResourceList> {
         Parts::all(self.footprint).direct
+    }
+}
+
+impl<'s> ClaimPart<'s> {
+    /// The amounts for which it counts by itself.
+    pub(crate) fn amounts(&self) -> Cow<'s, ResourceList> {
+        let beside = self.state.beside(self.tracked).map(|shared| &**shared);
+        Parts::of(&self.target.traits, growth(self.target, beside)).direct
     }
 }
 

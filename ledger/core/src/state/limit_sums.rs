@@ -27,11 +27,16 @@ impl<'s> LimitNow<'s> {
 }
 
 impl State {
-    /// The limits of a quota.
-    pub(crate) fn limit_of_quota(&self, namespace: &str, name: &str) -> Option<LimitNow<'_>> {
-        let namespace = self.namespaces.find(namespace)?;
-        let quota = namespace.quotas.get(name)?;
-        let sums = namespace.sums_of(quota);
+    /// The limits of a quota. `facts`: the state that has the sums of the namespace.
+    pub(crate) fn limit_of_quota<'s>(
+        &'s self,
+        facts: &'s Self,
+        namespace: &str,
+        name: &str,
+    ) -> Option<LimitNow<'s>> {
+        let place = self.namespaces.place(namespace)?;
+        let quota = self.namespaces.get(place).quotas.get(name)?;
+        let sums = facts.namespaces.slab.get(place)?.sums_of(quota);
         Some(LimitNow { hard: quota.hard(), used: &sums.used, reserved: &sums.reserved })
     }
 
@@ -46,22 +51,27 @@ impl State {
     }
 
     /// The limits in one namespace of a group whose limits hold for each namespace alone; none: it does not limit the
-    /// namespace.
-    pub(crate) fn limit_of_each(&self, name: &str, namespace: &str) -> Option<LimitNow<'_>> {
+    /// namespace. `facts`: the state that has the sums of the namespace.
+    pub(crate) fn limit_of_each<'s>(
+        &'s self,
+        facts: &'s Self,
+        name: &str,
+        namespace: &str,
+    ) -> Option<LimitNow<'s>> {
         const NONE: &Sums = &Sums::NONE;
         let &place = self.groups.by_name.get(name)?;
         let group = self.groups.get(place);
-        let namespace = self.namespaces.find(namespace)?;
+        let at = self.namespaces.place(namespace)?;
+        let namespace = self.namespaces.get(at);
         if !group.record.spec.extensions.each || namespace.quotas.contains_key(name) {
             return None;
         }
-        let is_counted = namespace.path.iter().any(|link| link.group == place);
-        let sums = namespace.share_of(place).map_or(NONE, |share| &**share);
-        is_counted.then(|| LimitNow {
-            hard: group.hard(),
-            used: &sums.used,
-            reserved: &sums.reserved,
-        })
+        let link = namespace.path.iter().find(|link| link.group == place)?;
+        let sums = match link.partial {
+            None => &*facts.namespaces.slab.get(at)?.sums,
+            Some(_) => namespace.share_of(place).map_or(NONE, |share| &**share),
+        };
+        Some(LimitNow { hard: group.hard(), used: &sums.used, reserved: &sums.reserved })
     }
 
     /// The namespaces in which a group counts objects.

@@ -61,7 +61,7 @@ pub use view::{
 };
 
 pub(crate) use counted::Counted;
-pub(crate) use levels::{ClaimPart, ObjectPart, Touched};
+pub(crate) use levels::{ClaimPart, ObjectPart, SumsOf};
 pub(crate) use limit_sums::LimitNow;
 pub(crate) use listable::{Listable, RelistTarget, TARGET_OF_GROUPS, target_of_namespace};
 pub(crate) use overlay::{Overlay, Pending};

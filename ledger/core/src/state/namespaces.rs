@@ -221,13 +221,18 @@ impl Namespace {
 
     /// Adds an object to the sums, or removes it. Returns the change of the sum of all beyond its direct amounts.
     pub(crate) fn count(&mut self, footprint: &Footprint, direction: Change) -> Excess {
+        self.count_scoped(footprint, direction);
+        Arc::make_mut(&mut self.sums).count(Sum::Used, &Parts::all(footprint), direction)
+    }
+
+    /// The same in the sums of quotas with scopes alone.
+    pub(crate) fn count_scoped(&mut self, footprint: &Footprint, direction: Change) {
         let parts = Parts::all(footprint);
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if quota.counts(footprint) {
                 Arc::make_mut(&mut quota.scoped).count(Sum::Used, &parts, direction);
             }
         }
-        Arc::make_mut(&mut self.sums).count(Sum::Used, &parts, direction)
     }
 
     /// Adds a claim for an object to the sums, or removes it. Returns the same as [`Namespace::count`].
@@ -238,14 +243,30 @@ impl Namespace {
         observed: Option<&Footprint>,
         direction: Change,
     ) -> Excess {
+        self.claim_scoped(claim, target, observed, direction);
+        let parts = Parts::of(&target.traits, growth(target, observed));
+        Arc::make_mut(&mut self.sums).count(claim.into(), &parts, direction)
+    }
+
+    /// The same in the sums of quotas with scopes alone.
+    pub(crate) fn claim_scoped(
+        &mut self,
+        claim: Claim,
+        target: &Footprint,
+        observed: Option<&Footprint>,
+        direction: Change,
+    ) {
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if let Some(amounts) = quota.hold(target, observed) {
                 let parts = Parts::of(&target.traits, amounts);
                 Arc::make_mut(&mut quota.scoped).count(claim.into(), &parts, direction);
             }
         }
-        let parts = Parts::of(&target.traits, growth(target, observed));
-        Arc::make_mut(&mut self.sums).count(claim.into(), &parts, direction)
+    }
+
+    /// Whether all sums for its limits are those of all its objects and reservations.
+    pub(crate) fn has_no_other_sums(&self) -> bool {
+        self.path.is_empty() && !self.quotas.values().any(QuotaState::is_scoped)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

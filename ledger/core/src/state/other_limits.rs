@@ -1,5 +1,5 @@
-//! Other limits over the same past: a state without objects and reservations of its own, whose sums follow those of the
-//! state that has them. So what would count against other limits costs no second fold.
+//! Other limits over the same past: a state without objects, reservations and sums of namespaces of its own, whose other
+//! sums follow those of the state that has them. So what would count against other limits costs no second fold.
 //!
 //! Both have the same namespaces at the same places. Therefore none is dropped, even if it is empty.
 
@@ -8,7 +8,7 @@ use std::{mem, sync::Arc};
 use super::{
     State,
     namespaces::{Claim, Namespace},
-    sums::Change,
+    sums::{Change, Excess},
 };
 use crate::event::{Entry, Event, Reservation};
 use quota_semantics::{Name, object::Footprint};
@@ -30,6 +30,8 @@ pub(crate) enum Others {
 pub(crate) struct Counting {
     pub(super) namespace: u32,
     pub(super) what: What,
+    /// What it changes beyond its direct amounts.
+    pub(super) excess: Excess,
     pub(super) direction: Change,
 }
 
@@ -64,7 +66,7 @@ impl State {
         other.swap_facts(&mut Self::default());
         for place in 0..other.namespaces.slab.places() {
             if let Some(namespace) = other.namespaces.slab.get_mut(place) {
-                namespace.swap_lists(&mut Namespace::default());
+                namespace.swap_counted(&mut Namespace::default());
             }
         }
         Ok(other)
@@ -81,18 +83,23 @@ impl State {
             other.ensure_namespace(name);
         }
         let Others::Follow(changes) = &mut self.others else { return };
-        for Counting { namespace, what, direction } in changes.drain(..) {
+        let Self { namespaces, groups, .. } = other;
+        for Counting { namespace, what, excess, direction } in changes.drain(..) {
+            if !follows || namespaces.get(namespace).has_no_other_sums() {
+                continue;
+            }
+            let namespace = namespaces.get_mut(namespace);
             let (claim, target, beside) = match &what {
-                _ if !follows => continue,
                 What::Object(footprint) => {
-                    other.count_object(namespace, footprint, direction);
+                    namespace.count_scoped(footprint, direction);
+                    groups.count_object(namespace, footprint, &excess, direction);
                     continue;
                 }
-                What::Pending(it, beside) => (Claim::Pending, &it.footprint, beside),
-                What::Committed(it, beside) => (Claim::Committed, &**it, beside),
+                What::Pending(it, beside) => (Claim::Pending, &it.footprint, beside.as_deref()),
+                What::Committed(it, beside) => (Claim::Committed, &**it, beside.as_deref()),
             };
-            let namespace = other.namespaces.get_mut(namespace);
-            other.groups.count_claim(namespace, claim, (target, beside.as_deref()), direction);
+            namespace.claim_scoped(claim, target, beside, direction);
+            groups.count_claim(namespace, claim, (target, beside), &excess, direction);
         }
     }
 
@@ -113,8 +120,17 @@ impl State {
         for &place in places {
             let namespace = other.namespaces.slab.get_mut(place);
             if let Some((namespace, own)) = namespace.zip(self.namespaces.slab.get_mut(place)) {
-                namespace.swap_lists(own);
+                namespace.swap_counted(own);
             }
+        }
+    }
+
+    /// Lends the sums of a namespace to other limits, or takes them back.
+    pub(crate) fn lend_sums(&mut self, other: &mut Self, namespace: &str) {
+        let Some(place) = self.namespaces.place(namespace) else { return };
+        let own = self.namespaces.slab.get_mut(place);
+        if let Some((own, other)) = own.zip(other.namespaces.slab.get_mut(place)) {
+            mem::swap(&mut own.sums, &mut other.sums);
         }
     }
 
@@ -129,7 +145,6 @@ impl State {
         for (place, limits) in other.namespaces.slab.iter() {
             let Some(namespace) = apart.namespaces.slab.get_mut(place) else { continue };
             namespace.quotas = limits.quotas.clone();
-            namespace.sums = limits.sums.clone();
             namespace.path = limits.path.clone();
             namespace.shares = limits.shares.clone();
         }
@@ -164,7 +179,8 @@ fn is_about_limits(event: &Event) -> bool {
 }
 
 impl Namespace {
-    fn swap_lists(&mut self, other: &mut Self) {
+    fn swap_counted(&mut self, other: &mut Self) {
+        mem::swap(&mut self.sums, &mut other.sums);
         mem::swap(&mut self.objects, &mut other.objects);
         mem::swap(&mut self.pending, &mut other.pending);
         mem::swap(&mut self.committed, &mut other.committed);

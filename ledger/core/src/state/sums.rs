@@ -56,7 +56,7 @@ pub(crate) struct Parts<'a> {
 }
 
 /// The change of the positive balances; no zeros.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Excess {
     pub(crate) used: ResourceList,
     pub(crate) reserved: ResourceList,

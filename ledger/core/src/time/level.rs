@@ -1,6 +1,7 @@
 //! The amounts of a number at one moment.
 
-use quota_semantics::quantity::Quantity;
+use super::integral::Integral;
+use quota_semantics::quantity::{Format, Quantity};
 
 /// The amounts that count in a limit, a namespace, or several of them, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,10 +42,24 @@ impl Level {
 
     /// `used + reserved`.
     #[must_use]
+    #[inline]
     pub fn demand(&self) -> Quantity {
         let mut demand = self.used.clone();
         demand.add_assign(&self.reserved);
         demand
+    }
+
+    /// Takes a step of one of its parts.
+    #[inline]
+    pub(super) fn take(&mut self, step: &Step<impl Amount>) {
+        step.used.add_to(&mut self.used);
+        step.reserved.add_to(&mut self.reserved);
+    }
+
+    pub(super) fn take_limit(&mut self, step: &LimitStep) {
+        self.hard.add_assign(&step.hard);
+        self.limits = self.limits.saturating_add_signed(step.limits);
+        self.full = self.full.saturating_add_signed(step.full);
     }
 
     /// The sum of the limits, if there are any.
@@ -54,36 +69,118 @@ impl Level {
     }
 }
 
-/// The difference between two levels of a part of a number.
+/// An amount by which another one changes.
+pub(super) trait Amount: Clone {
+    fn is_zero(&self) -> bool;
+    fn add_to(&self, amount: &mut Quantity);
+    fn integrate(&self, integral: &mut Integral, nanoseconds: u64);
+}
+
+impl Amount for Quantity {
+    fn is_zero(&self) -> bool {
+        Self::is_zero(self)
+    }
+
+    fn add_to(&self, amount: &mut Quantity) {
+        amount.add_assign(self);
+    }
+
+    fn integrate(&self, integral: &mut Integral, nanoseconds: u64) {
+        integral.add(self, nanoseconds);
+    }
+}
+
+/// An amount in billionths, and the format in which it is written. Nearly all amounts fit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nanos(i128, Format);
+
+impl Amount for Nanos {
+    #[inline]
+    fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    fn add_to(&self, amount: &mut Quantity) {
+        if self.0 != 0 {
+            amount.add_nanos(self.0, self.1);
+        }
+    }
+
+    #[inline]
+    fn integrate(&self, integral: &mut Integral, nanoseconds: u64) {
+        integral.add_nanos(self.0, nanoseconds);
+    }
+}
+
+/// The difference between the amounts of two levels of a part of a number.
 #[derive(Clone, Debug)]
-pub struct Step {
-    pub(super) used: Quantity,
-    pub(super) reserved: Quantity,
+pub(super) struct Step<A> {
+    pub(super) used: A,
+    pub(super) reserved: A,
+    /// Both together.
+    pub(super) demand: A,
+}
+
+/// The difference between their limits.
+#[derive(Clone, Debug)]
+pub(super) struct LimitStep {
     pub(super) hard: Quantity,
     pub(super) limits: i64,
     pub(super) full: i64,
 }
 
-impl Step {
+impl<A: Amount> Step<A> {
+    /// Whether it changes anything.
+    #[inline]
+    pub(super) fn is_any(&self) -> bool {
+        !(self.used.is_zero() && self.reserved.is_zero())
+    }
+}
+
+impl Step<Quantity> {
     /// From one level to another.
-    #[must_use]
-    pub fn between(before: &Level, after: &Level) -> Self {
-        let amounts = |before: &Quantity, after: &Quantity| {
-            let mut more = after.clone();
-            more.sub_assign(before);
-            more
-        };
-        Self {
-            used: amounts(&before.used, &after.used),
-            reserved: amounts(&before.reserved, &after.reserved),
-            hard: amounts(&before.hard, &after.hard),
-            limits: after.limits.wrapping_sub(before.limits).cast_signed(),
-            full: after.full.wrapping_sub(before.full).cast_signed(),
-        }
+    pub(super) fn between(before: &Level, after: &Level) -> Self {
+        let used = difference(&before.used, &after.used);
+        Self::of(used, difference(&before.reserved, &after.reserved))
     }
 
-    /// The same without limits.
-    pub(super) fn of_amounts(used: Quantity, reserved: Quantity) -> Self {
-        Self { used, reserved, hard: Quantity::ZERO, limits: 0, full: 0 }
+    pub(super) fn of(used: Quantity, reserved: Quantity) -> Self {
+        let mut demand = used.clone();
+        demand.add_assign(&reserved);
+        Self { used, reserved, demand }
     }
+}
+
+impl Step<Nanos> {
+    /// From a level to other amounts; none, if they do not fit.
+    #[inline]
+    pub(super) fn to(before: &Level, used: &Quantity, reserved: &Quantity) -> Option<Self> {
+        let by = |before: &Quantity, after: &Quantity| {
+            let by = after.nanos()?.checked_sub(before.nanos()?)?;
+            Some(Nanos(by, after.format()))
+        };
+        let (used, reserved) = (by(&before.used, used)?, by(&before.reserved, reserved)?);
+        let format = if used.0 == 0 { reserved.1 } else { used.1 };
+        Some(Self { used, reserved, demand: Nanos(used.0.checked_add(reserved.0)?, format) })
+    }
+}
+
+impl LimitStep {
+    /// From one level to another; none: they are the same.
+    pub(super) fn between(before: &Level, after: &Level) -> Option<Self> {
+        let is_same =
+            (before.limits, before.full) == (after.limits, after.full) && before.hard == after.hard;
+        (!is_same).then(|| Self {
+            hard: difference(&before.hard, &after.hard),
+            limits: after.limits.wrapping_sub(before.limits).cast_signed(),
+            full: after.full.wrapping_sub(before.full).cast_signed(),
+        })
+    }
+}
+
+fn difference(before: &Quantity, after: &Quantity) -> Quantity {
+    let mut more = after.clone();
+    more.sub_assign(before);
+    more
 }

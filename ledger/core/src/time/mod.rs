@@ -12,6 +12,7 @@
 //! - [`report`] folds all numbers of a period to rows.
 
 mod buckets;
+mod integral;
 mod level;
 mod meter;
 pub mod report;
@@ -20,7 +21,9 @@ mod tests;
 mod tracker;
 
 pub use buckets::{Bucket, Buckets, Summary, Values};
-pub use level::{Level, Step};
+pub use level::Level;
+use level::{Amount, LimitStep, Step};
+use meter::{Gauge, Now};
 pub use meter::{Measure, Meter, Peak, Percentile, Tail};
 pub use tracker::{Changes, Key, Names, Subject, Tracker, Wanted};
 
@@ -54,9 +57,12 @@ pub struct Moment {
 }
 
 /// Nanoseconds from one time to another; 0 if that is earlier.
+#[inline]
 fn nanoseconds(from: Timestamp, to: Timestamp) -> u64 {
-    let span = i128::from(to.nanoseconds()) - i128::from(from.nanoseconds());
-    u64::try_from(span).unwrap_or(0)
+    match to > from {
+        true => to.nanoseconds().wrapping_sub(from.nanoseconds()).cast_unsigned(),
+        false => 0,
+    }
 }
 
 /// Nanoseconds of an hour.

@@ -9,20 +9,21 @@ mod shown;
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    ops::Range,
     sync::Arc,
 };
 
 pub use rows::{Cell, Row, RowKey};
 pub use shown::{Entries, shown};
 
-use super::{Names, Period, Tracker, Wanted};
+use super::{Moment, Names, Period, Tracker, Wanted};
 use crate::{
     event::{Entry, Event, NamespaceRecord, Reservation, Sequence},
     state::State,
 };
 use kinds::Kinds;
 use quota_semantics::{Name, object::Footprint, resource::ResourceList};
-use rows::{Open, Rows};
+use rows::{Counts, Rows};
 
 /// What the rows of a report are about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,22 +106,32 @@ pub struct Denied {
 pub struct Report {
     by: By,
     member_of: Option<Name>,
-    tracker: Tracker,
+    groups: Option<Tracker>,
     kinds: Option<Kinds>,
     rows: Rows,
     denied: VecDeque<Denied>,
-    pending: Pending,
+    pending: Option<Pending>,
     /// The rows in which a request counts beside that of its namespace.
     beside: Vec<usize>,
 }
 
 /// What has to be done with the state behind the last entry.
-#[derive(Default)]
 struct Pending {
-    is_open: bool,
-    /// A namespace that is new or has other labels, or all.
-    relabelled: Option<Relabelled>,
+    /// The namespaces whose amounts may have changed.
+    touched: Namespace,
+    /// Whether limits may have changed, too.
+    limits: bool,
+    /// Those that are new or have other labels.
+    relabelled: Namespace,
     granted: Option<Granted>,
+}
+
+/// Namespaces, by their numbers in the rows.
+#[derive(Clone, Copy)]
+enum Namespace {
+    None,
+    One(usize),
+    All,
 }
 
 /// A request that an entry grants.
@@ -130,97 +141,103 @@ struct Granted {
     grown: Option<Footprint>,
 }
 
-enum Relabelled {
-    One(Name),
-    All,
-}
-
 impl Report {
     /// Begins with the state at the first moment of the period: that after the last entry before it. `denied` are the
     /// known denials of the period, in the order of their sequences.
     #[must_use]
     pub fn begin(question: Question, denied: Vec<Denied>, state: &State) -> Self {
         let Question { period, by, namespaces, groups, member_of, resources } = question;
-        let mut rows = Rows::new(period, &by, namespaces, resources);
-        for name in rows.all(state) {
-            rows.assign(state, &name, member_of.as_ref(), None);
+        let head = state.head();
+        let at = Moment { time: head.time, sequence: head.sequence };
+        let mut rows = Rows::new(period, &by, namespaces, resources, at);
+        for space in rows.all(state) {
+            rows.assign(state, space, member_of.as_ref());
         }
-        let wanted = Wanted {
-            sums: true,
-            quotas: false,
-            namespaces: Box::new(|_| true),
-            groups: (by == By::Group).then_some(groups),
-        };
-        let tracker = Tracker::begin(wanted, state, &mut rows);
+        let groups = (by == By::Group).then(|| {
+            let wanted = Wanted {
+                sums: false,
+                quotas: false,
+                namespaces: Box::new(|_| false),
+                groups: Some(groups),
+            };
+            Tracker::begin(wanted, state, &mut rows)
+        });
         let kinds = match by {
             By::Kind | By::Workload => Some(Kinds::begin(state, &mut rows, by == By::Workload)),
             By::Namespace | By::Group | By::Label(_) => None,
         };
-        Self {
-            by,
-            member_of,
-            tracker,
-            kinds,
-            rows,
-            denied: denied.into(),
-            pending: Pending::default(),
-            beside: Vec::new(),
-        }
+        let (denied, beside) = (denied.into(), Vec::new());
+        Self { by, member_of, groups, kinds, rows, denied, pending: None, beside }
     }
 
     /// Notes the next entry, given the state before it.
     pub fn before(&mut self, state: &State, entry: &Entry) {
         self.count_denied(state, entry.sequence);
-        self.tracker.before(state, entry);
         self.rows.at(entry);
-        if let Some(kinds) = &mut self.kinds {
-            kinds.before(state, entry, &mut self.rows);
+        if let Some(groups) = &mut self.groups {
+            groups.before(state, entry);
         }
-        self.pending.is_open = true;
-        self.pending.relabelled = match &entry.event {
-            Event::NamespaceObserved(record) => Some(Relabelled::One(record.name.clone())),
-            Event::NamespaceDeleted { name, .. } => Some(Relabelled::One(name.clone())),
-            Event::GroupSet(_) | Event::GroupDeleted { .. } if self.member_of.is_some() => {
-                Some(Relabelled::All)
-            }
-            event => {
-                let named = event.namespace().filter(|name| !self.rows.knows(name));
-                named.cloned().map(Relabelled::One)
-            }
-        };
-        self.pending.granted = match &entry.event {
-            Event::ReservationGranted(it) => Some(Granted { reservation: it.clone(), grown: None }),
-            Event::ReservationGrown { uid, namespace, footprint, .. } => {
-                state.tracked(namespace, uid).map(|(_, tracked)| Granted {
-                    reservation: tracked.reservation.clone(),
-                    grown: Some(footprint.clone()),
-                })
-            }
-            _ => None,
-        };
+        let event = &entry.event;
+        let touched = state.touched(event);
+        let named = event.namespace().map(|name| self.rows.space(name));
+        if let Some(kinds) = &mut self.kinds {
+            let counts = named.is_some_and(|(space, _)| self.rows.counts(space));
+            kinds.before(state, entry, &mut self.rows, counts);
+        }
+        let one = |space: Option<usize>| space.map_or(Namespace::None, Namespace::One);
+        let namespace = named.map(|(space, _)| space);
+        self.pending = Some(Pending {
+            touched: match touched.all_namespaces {
+                true => Namespace::All,
+                false => one(namespace.filter(|_| touched.namespace.is_some())),
+            },
+            limits: touched.limits || touched.all_namespaces,
+            relabelled: match event {
+                Event::NamespaceObserved(_) | Event::NamespaceDeleted { .. } => one(namespace),
+                Event::GroupSet(_) | Event::GroupDeleted { .. } if self.member_of.is_some() => {
+                    Namespace::All
+                }
+                _ => one(named.filter(|(_, is_new)| *is_new).map(|(space, _)| space)),
+            },
+            granted: match event {
+                Event::ReservationGranted(it) => {
+                    Some(Granted { reservation: it.clone(), grown: None })
+                }
+                Event::ReservationGrown { uid, namespace, footprint, .. } => {
+                    state.tracked(namespace, uid).map(|(_, tracked)| Granted {
+                        reservation: tracked.reservation.clone(),
+                        grown: Some(footprint.clone()),
+                    })
+                }
+                _ => None,
+            },
+        });
     }
 
     /// Notes what the entry has changed, given the state behind it. Only the first call after
     /// [`before`](Self::before) has an effect.
     pub fn after(&mut self, state: &State) {
-        if !std::mem::take(&mut self.pending.is_open) {
+        let Some(Pending { touched, limits, relabelled, granted }) = self.pending.take() else {
             return;
-        }
-        match self.pending.relabelled.take() {
-            Some(Relabelled::One(namespace)) => self.assign(state, &namespace),
-            Some(Relabelled::All) => {
-                for namespace in self.rows.all(state) {
-                    self.assign(state, &namespace);
-                }
+        };
+        for space in self.numbers(state, relabelled) {
+            let is_counted = self.rows.assign(state, space, self.member_of.as_ref());
+            if let (Some(kinds), Some(is_counted)) = (&self.kinds, is_counted) {
+                let name = self.rows.name(space).clone();
+                kinds.all_of(state, &name, &mut self.rows, is_counted);
             }
-            None => {}
         }
         if let Some(kinds) = &mut self.kinds {
             kinds.after(state, &mut self.rows);
         }
-        self.tracker.after(state, &mut self.rows);
+        for space in self.numbers(state, touched) {
+            self.rows.renew(state, space, limits);
+        }
+        if let Some(groups) = &mut self.groups {
+            groups.after(state, &mut self.rows);
+        }
         self.rows.settle();
-        if let Some(Granted { reservation, grown }) = self.pending.granted.take() {
+        if let Some(Granted { reservation, grown }) = granted {
             let Reservation { namespace, resource, name, footprint, .. } = &*reservation;
             let footprint = grown.as_ref().unwrap_or(footprint);
             let request = (namespace, resource, &**name, footprint);
@@ -228,18 +245,24 @@ impl Report {
         }
     }
 
-    /// Decides again where a namespace counts.
-    fn assign(&mut self, state: &State, namespace: &Name) {
-        let (member_of, tracker) = (self.member_of.as_ref(), Some(&self.tracker));
-        let is_counted = self.rows.assign(state, namespace, member_of, tracker);
-        if let (Some(kinds), Some(is_counted)) = (&self.kinds, is_counted) {
-            kinds.all_of(state, namespace, &mut self.rows, is_counted);
+    fn numbers(&mut self, state: &State, of: Namespace) -> Range<usize> {
+        match of {
+            Namespace::None => 0..0,
+            Namespace::One(space) => space..space + 1,
+            Namespace::All => self.rows.all(state),
         }
     }
 
     /// The rows at the end of the period, by key, and the total, given the state behind the last entry.
     #[must_use]
-    pub fn finish(mut self, state: &State) -> (Vec<Row>, Row) {
+    pub fn finish(self, state: &State) -> (Vec<Row>, Row) {
+        let (rows, total) = self.rows(state);
+        (rows.collect(), total)
+    }
+
+    /// The same one by one, which takes less memory.
+    #[must_use]
+    pub fn rows(mut self, state: &State) -> (impl Iterator<Item = Row> + use<>, Row) {
         self.after(state);
         self.count_denied(state, Sequence::MAX);
         self.rows.finish()
@@ -261,7 +284,7 @@ impl Report {
         &mut self,
         state: &State,
         (namespace, resource, name, footprint): (&Name, &Name, &str, &Footprint),
-        counter: fn(&mut Open) -> &mut u64,
+        counter: fn(&mut Counts) -> &mut u64,
     ) {
         let (rows, beside) = (&mut self.rows, &mut self.beside);
         beside.clear();

@@ -112,14 +112,19 @@ proptest! {
             .collect();
         steps.sort_by_key(|(at, ..)| *at);
         let mut levels = [Level::ZERO, Level::ZERO];
-        let [mut shifted, mut set] = [(); 2].map(|()| Meter::new(period, Percentile::P95));
-        for meter in [&mut shifted, &mut set] {
-            meter.set(Moment { time: period.from, sequence: 0 }, Some(Level::ZERO));
-        }
+        let mut shifted = Gauge::of_nothing(period, Percentile::P95);
+        let mut sum_of_both = Level::ZERO;
+        let mut set = Meter::new(period, Percentile::P95);
+        set.set(Moment { time: period.from, sequence: 0 }, Some(Level::ZERO));
         for (sequence, (at, part, step)) in steps.into_iter().enumerate() {
             let at = Moment { time: time(at), sequence: sequence as u64 };
             let after = level_of(step).unwrap_or_default();
-            shifted.shift(at, &Step::between(&levels[part], &after));
+            if let Some(now) = Now::in_period(period, at) {
+                if let Some(step) = LimitStep::between(&levels[part], &after) {
+                    shifted.shift_limit(&mut sum_of_both, now, &step);
+                }
+                shifted.shift(&mut sum_of_both, now, &Step::between(&levels[part], &after));
+            }
             levels[part] = after;
             let [a, b] = &levels;
             set.set(at, Some(Level {
@@ -130,7 +135,8 @@ proptest! {
                 full: a.full + b.full,
             }));
         }
-        prop_assert_eq!(format!("{:?}", shifted.finish()), format!("{:?}", set.finish()));
+        let shifted = shifted.finish(period, Some(sum_of_both));
+        prop_assert_eq!(format!("{shifted:?}"), format!("{:?}", set.finish()));
     }
 
     #[test]

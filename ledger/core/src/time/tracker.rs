@@ -1,13 +1,13 @@
 //! Follows the numbers of a state from entry to entry.
 
-use std::{cmp::Ordering, collections::BTreeMap, mem};
+use std::{borrow::Borrow, cmp::Ordering, collections::BTreeMap, mem};
 
 use hashbrown::HashMap;
 
 use super::{Level, Moment};
 use crate::{
     event::Entry,
-    state::{State, Touched},
+    state::{State, SumsOf},
 };
 use quota_semantics::Name;
 
@@ -72,9 +72,17 @@ pub struct Tracker {
     namespaces: HashMap<Name, OfNamespace>,
     groups: HashMap<Name, Figures>,
     slots: usize,
-    touched: Touched,
-    touched_groups: Vec<Name>,
+    touched: Marked,
     at: Moment,
+}
+
+/// What the last entry may have changed.
+#[derive(Default)]
+struct Marked {
+    namespace: Option<Name>,
+    groups: Vec<Name>,
+    all_groups: bool,
+    all_namespaces: bool,
 }
 
 #[derive(Default)]
@@ -102,8 +110,7 @@ impl Tracker {
             namespaces: HashMap::default(),
             groups: HashMap::default(),
             slots: 0,
-            touched: Touched { all_groups: true, all_namespaces: true, ..Touched::default() },
-            touched_groups: Vec::new(),
+            touched: Marked { all_groups: true, all_namespaces: true, ..Marked::default() },
             at: Moment { time: head.time, sequence: head.sequence },
         };
         tracker.after(state, changes);
@@ -112,38 +119,45 @@ impl Tracker {
 
     /// Notes what an entry may change, given the state before it.
     pub fn before(&mut self, state: &State, entry: &Entry) {
-        self.touched = state.touched(&entry.event);
-        self.touched_groups.clear();
-        if let (Some(_), Some(namespace)) = (&self.wanted.groups, &self.touched.namespace) {
-            self.touched_groups.extend(state.counting_groups(namespace));
+        let touched = state.touched(&entry.event);
+        let marked = &mut self.touched;
+        marked.namespace = touched.namespace.cloned();
+        marked.all_groups = touched.all_groups;
+        marked.all_namespaces = touched.all_namespaces;
+        marked.groups.clear();
+        // An object does not change which groups count its namespace.
+        if let Some(namespace) = touched.namespace.filter(|_| touched.limits)
+            && self.wanted.groups.is_some()
+        {
+            marked.groups.extend(state.counting_groups(namespace));
         }
-        self.touched_groups.extend(self.touched.group.take());
+        marked.groups.extend(touched.group.cloned());
         self.at = Moment { time: entry.time, sequence: entry.sequence };
     }
 
     /// Reports what the entry has changed, given the state behind it. Only the first call after
     /// [`before`](Self::before) has an effect.
     pub fn after(&mut self, state: &State, changes: &mut impl Changes) {
-        let touched = mem::take(&mut self.touched);
-        if let Some(namespace) = touched.namespace.filter(|_| !touched.all_namespaces) {
+        let Marked { namespace, mut groups, all_groups, all_namespaces } =
+            mem::take(&mut self.touched);
+        if let Some(namespace) = namespace.filter(|_| !all_namespaces) {
             if self.wanted.groups.is_some() {
-                self.touched_groups.extend(state.counting_groups(&namespace));
+                groups.extend(state.counting_groups(&namespace));
             }
             self.renew_namespace(state, &namespace, changes);
         }
-        let mut groups = mem::take(&mut self.touched_groups);
-        if touched.all_namespaces || touched.all_groups {
-            let (all_namespaces, all_groups) = state.all_names();
-            if touched.all_namespaces {
+        if all_namespaces || all_groups {
+            let (names, names_of_groups) = state.all_names();
+            if all_namespaces {
                 let gone = self.namespaces.keys().cloned();
-                let mut all: Vec<Name> = all_namespaces.into_iter().chain(gone).collect();
+                let mut all: Vec<Name> = names.into_iter().chain(gone).collect();
                 all.sort_unstable();
                 all.dedup();
                 for namespace in all {
                     self.renew_namespace(state, &namespace, changes);
                 }
             }
-            groups.extend(all_groups);
+            groups.extend(names_of_groups);
             groups.extend(self.groups.keys().cloned());
         }
         groups.sort_unstable();
@@ -152,14 +166,7 @@ impl Tracker {
             self.renew_group(state, group, changes);
         }
         groups.clear();
-        self.touched_groups = groups;
-    }
-
-    /// The sums of a namespace as they were reported last, by resource.
-    pub(super) fn levels_of(&self, namespace: &str) -> impl Iterator<Item = (&Name, &Level)> {
-        let known = self.namespaces.get(namespace).into_iter();
-        let figures = known.flat_map(|known| &known.sums.0);
-        figures.filter_map(|figure| Some((&figure.key.resource, figure.level.as_ref()?)))
+        self.touched.groups = groups;
     }
 
     fn renew_namespace(&mut self, state: &State, name: &Name, changes: &mut impl Changes) {
@@ -169,9 +176,9 @@ impl Tracker {
         let known = self.namespaces.entry_ref(name).or_default();
         let mut renewal = Renewal { slots: &mut self.slots, at: self.at, changes };
         if self.wanted.sums {
-            let levels = state.sums_and_limits(name);
+            let levels = state.sums_of(name).into_iter().flat_map(SumsOf::levels);
             let subject = || Subject::Namespace(name.clone());
-            renewal.renew(&mut known.sums, levels.iter(), subject);
+            renewal.renew(&mut known.sums, levels, subject);
         }
         if self.wanted.quotas {
             let mut found = 0;
@@ -220,15 +227,16 @@ struct Renewal<'a, C> {
 
 impl<C: Changes> Renewal<'_, C> {
     /// Reports the differences to the present levels, which are ordered by resource.
-    fn renew<'l>(
+    fn renew(
         &mut self,
         figures: &mut Figures,
-        levels: impl Iterator<Item = (&'l Name, Level)>,
+        levels: impl Iterator<Item = (impl Borrow<Name>, Level)>,
         subject: impl Fn() -> Subject,
     ) {
         let known = &mut figures.0;
         let mut at = 0;
         for (resource, level) in levels {
+            let resource: &Name = resource.borrow();
             while let Some(figure) = known.get_mut(at)
                 && figure.key.resource < *resource
             {

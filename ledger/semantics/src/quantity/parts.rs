@@ -53,6 +53,24 @@ impl Quantity {
         self.number().to_big().to_signed_bytes_le()
     }
 
+    /// The number in billionths; none if it does not fit.
+    #[inline]
+    pub fn nanos(&self) -> Option<i128> {
+        match &self.rare {
+            None => Some(self.nanos),
+            Some(_) => match self.number() {
+                Number::Small(nanos) => Some(nanos),
+                Number::Large(_) => None,
+            },
+        }
+    }
+
+    /// Adds a number in billionths, with the family rules of [`Quantity::add_assign`].
+    #[inline]
+    pub fn add_nanos(&mut self, nanos: i128, format: Format) {
+        self.add_assign(&Self { nanos, format, rare: None });
+    }
+
     /// The number of [`Self::nanos_bytes`].
     pub fn from_nanos_bytes(bytes: &[u8], format: Format) -> Self {
         let number = Number::fit(BigInt::from_signed_bytes_le(bytes));

@@ -182,15 +182,17 @@ impl State {
         let Some((claim, target)) = tracked.claim() else {
             return;
         };
-        let beside = self.beside(tracked).cloned();
+        let shared = self.beside(tracked).cloned();
+        let beside = shared.as_deref();
+        let counted = self.namespaces.get_mut(namespace);
+        let excess = counted.claim(claim, target, beside, direction);
+        self.groups.count_claim(counted, claim, (target, beside), &excess, direction);
         if let Others::Follow(changes) = &mut self.others {
             let what = match &tracked.committed {
-                Some(committed) => What::Committed(committed.clone(), beside.clone()),
-                None => What::Pending(tracked.reservation.clone(), beside.clone()),
+                Some(committed) => What::Committed(committed.clone(), shared),
+                None => What::Pending(tracked.reservation.clone(), shared),
             };
-            changes.push(Counting { namespace, what, direction });
+            changes.push(Counting { namespace, what, excess, direction });
         }
-        let namespace = self.namespaces.get_mut(namespace);
-        self.groups.count_claim(namespace, claim, (target, beside.as_deref()), direction);
     }
 }

@@ -48,15 +48,16 @@ impl Groups {
         }
     }
 
-    /// Adds a claim for an object to the sums of its namespace and of all groups, or removes it.
+    /// Adds a claim for an object to the sums of all groups, or removes it. `excess`: the change of the sum of its
+    /// namespace beyond the direct amounts.
     pub(in crate::state) fn count_claim(
         &mut self,
         namespace: &mut Namespace,
         claim: Claim,
         (target, observed): (&Footprint, Option<&Footprint>),
+        excess: &Excess,
         direction: Change,
     ) {
-        let excess = namespace.claim(claim, target, observed, direction);
         if namespace.path.is_empty() {
             return;
         }
@@ -65,7 +66,27 @@ impl Groups {
             if let Some(amounts) = hold(counts, target, observed) {
                 let parts = Parts::of(&target.traits, amounts);
                 let shares = &mut namespace.shares;
-                self.change(shares, link, claim.into(), &parts, &excess, direction);
+                self.change(shares, link, claim.into(), &parts, excess, direction);
+            }
+        }
+    }
+
+    /// The same of an object.
+    pub(in crate::state) fn count_object(
+        &mut self,
+        namespace: &mut Namespace,
+        footprint: &Footprint,
+        excess: &Excess,
+        direction: Change,
+    ) {
+        if namespace.path.is_empty() {
+            return;
+        }
+        for link in namespace.path.clone().iter() {
+            if self.counts(link, footprint) {
+                let (sum, parts) = (Sum::Used, Parts::all(footprint));
+                let shares = &mut namespace.shares;
+                self.change(shares, link, sum, &parts, excess, direction);
             }
         }
     }
@@ -102,21 +123,12 @@ impl State {
         footprint: &Arc<Footprint>,
         direction: Change,
     ) {
-        if let Others::Follow(changes) = &mut self.others {
-            let what = What::Object(footprint.clone());
-            changes.push(Counting { namespace: place, what, direction });
-        }
         let namespace = self.namespaces.get_mut(place);
         let excess = namespace.count(footprint, direction);
-        if namespace.path.is_empty() {
-            return;
-        }
-        for link in namespace.path.clone().iter() {
-            if self.groups.counts(link, footprint) {
-                let (sum, parts) = (Sum::Used, Parts::all(footprint));
-                let shares = &mut namespace.shares;
-                self.groups.change(shares, link, sum, &parts, &excess, direction);
-            }
+        self.groups.count_object(namespace, footprint, &excess, direction);
+        if let Others::Follow(changes) = &mut self.others {
+            let what = What::Object(footprint.clone());
+            changes.push(Counting { namespace: place, what, excess, direction });
         }
     }
 

@@ -31,6 +31,19 @@ pub(super) fn workload(namespace: &Name, kind: &Name, name: &str, footprint: &Fo
     }
 }
 
+/// Whether an event may change the object itself.
+const fn is_of_object(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::ObjectObserved(_)
+            | Event::ObjectReplaced(_)
+            | Event::ObjectCorrected(_)
+            | Event::ObjectLapsed { .. }
+            | Event::ObjectDeleted { .. }
+            | Event::ObjectEnded(_)
+    )
+}
+
 /// Moves the parts of namespaces to their rows.
 pub(super) struct Kinds {
     by_workload: bool,
@@ -42,8 +55,8 @@ pub(super) struct Kinds {
 enum Touched {
     #[default]
     Nothing,
-    /// The parts that depend on an object.
-    One(Name, Uid),
+    /// The parts that depend on an object: its own, if it may be another one, and those of reservations.
+    One(Name, Uid, bool),
     /// All parts of all namespaces that count.
     All,
 }
@@ -56,12 +69,13 @@ impl Kinds {
         kinds
     }
 
-    /// Takes what an entry may change out of its rows, given the state before it.
-    pub(super) fn before(&mut self, state: &State, entry: &Entry, rows: &mut Rows) {
+    /// Takes what an entry may change out of its rows, given the state before it. `counts`: whether its namespace
+    /// does.
+    pub(super) fn before(&mut self, state: &State, entry: &Entry, rows: &mut Rows, counts: bool) {
         self.touched = match (&entry.event, entry.event.object()) {
             (Event::WorkloadsCharged { .. }, _) => Touched::All,
-            (_, Some((namespace, uid))) if rows.counts(namespace) => {
-                Touched::One(namespace.clone(), uid.clone())
+            (event, Some((namespace, uid))) if counts => {
+                Touched::One(namespace.clone(), uid.clone(), is_of_object(event))
             }
             _ => Touched::Nothing,
         };
@@ -77,8 +91,8 @@ impl Kinds {
     fn touch(&self, state: &State, rows: &mut Rows, is_added: bool) {
         match &self.touched {
             Touched::Nothing => {}
-            Touched::One(namespace, uid) => {
-                if let Some(part) = state.object_part(namespace, uid) {
+            Touched::One(namespace, uid, is_of_object) => {
+                if *is_of_object && let Some(part) = state.object_part(namespace, uid) {
                     self.object(namespace, &part, rows, is_added);
                 }
                 for claim in state.claim_parts_of(namespace, uid) {
@@ -86,10 +100,8 @@ impl Kinds {
                 }
             }
             Touched::All => {
-                for namespace in rows.all(state) {
-                    if rows.counts(&namespace) {
-                        self.all_of(state, &namespace, rows, is_added);
-                    }
+                for namespace in rows.counting() {
+                    self.all_of(state, &namespace, rows, is_added);
                 }
             }
         }
@@ -113,10 +125,10 @@ impl Kinds {
     }
 
     fn claim(&self, namespace: &Name, claim: &ClaimPart<'_>, rows: &mut Rows, is_added: bool) {
-        let ClaimPart { reservation, is_pending, target, amounts } = claim;
+        let ClaimPart { reservation, is_pending, target, .. } = claim;
         let key = self.key(namespace, &reservation.resource, &reservation.name, target);
         if let Some(key) = key {
-            rows.part(key, amounts, *is_pending, is_added);
+            rows.part(key, &claim.amounts(), *is_pending, is_added);
         }
     }
 

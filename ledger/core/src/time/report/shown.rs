@@ -27,7 +27,7 @@ pub fn shown(
     period: Period,
     entries: Entries,
     denials_since: Option<Timestamp>,
-    (rows, total): (Vec<Row>, Row),
+    (rows, total): (impl IntoIterator<Item = Row>, Row),
 ) -> Report {
     let has_denials = denials_since.is_some();
     let Entries { sequences, hashes } = entries;

@@ -396,7 +396,7 @@ pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
     let review = wire::read(body)?;
     let kind = GroupResource::new(&review.resource.group, &review.resource.resource);
     let object = review.object.ok_or("the review's request has no object")?;
-    let object = charging.read(&kind, object.get().as_bytes());
+    let object = charging.read_parts(&kind, object.parts());
     object.map_err(|error| error.to_string())
 }
 

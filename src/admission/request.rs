@@ -1,6 +1,6 @@
 //! Turns a review into a request to the ledger.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use quota_core::{
     decide::{Basis, Measure, Request, Review},
@@ -16,11 +16,10 @@ use quota_semantics::{
     syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
 };
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::{Deserialize, de::value::MapDeserializer};
 
 use super::wire;
-use crate::problem::{Reason, in_plain_words};
+use crate::problem::Reason;
 
 /// Largest footprint of an object, in bytes of its names: an entry holds the footprint.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
@@ -89,8 +88,8 @@ pub(super) fn of(
         return Ok(None);
     }
     let is_typed = charging.charges(&kind) || !matches!(Evaluator::of(&kind), Evaluator::Count(_));
-    for json in request.object.iter().chain(&request.old_object) {
-        as_served(json, request, is_typed)?;
+    for object in request.object.iter().chain(&request.old_object) {
+        as_served(object, request, is_typed)?;
     }
     if operation == Operation::Create && request.old_object.is_some() {
         return Err("the creation of an object has no old object".into());
@@ -98,12 +97,12 @@ pub(super) fn of(
     if request.sub_resource == "scale" {
         return scale(request, kind);
     }
-    let read = |json: Option<&RawValue>| {
-        let read = json.map(|json| charging.read(&kind, json.get().as_bytes()));
+    let read = |object: &Option<wire::Object<'_>>| {
+        let read = object.as_ref().map(|object| charging.read_parts(&kind, object.parts()));
         read.transpose().map_err(|error| error.to_string())
     };
-    let object = read(request.object)?.ok_or("the review's request has no object")?;
-    let old = read(request.old_object)?;
+    let object = read(&request.object)?.ok_or("the review's request has no object")?;
+    let old = read(&request.old_object)?;
     if old.iter().chain([&object]).any(Object::is_too_complex) {
         return Err(Fault::too_complex());
     }
@@ -170,34 +169,20 @@ fn may_count(
 
 /// Checks what an API server has checked of an object before it calls webhooks: it is an object of the request's kind,
 /// and so are its parts. The types alone would take a list of their fields' values as well.
-fn as_served(json: &RawValue, request: &wire::Request<'_>, is_typed: bool) -> Result<(), String> {
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase")]
-    struct Outline<'a> {
-        #[serde(borrow)]
-        api_version: Cow<'a, str>,
-        #[serde(borrow)]
-        kind: Cow<'a, str>,
-        #[serde(borrow)]
-        metadata: Option<&'a RawValue>,
-        #[serde(borrow)]
-        spec: Option<&'a RawValue>,
-    }
-    let is_object = |json: &RawValue| json.get().starts_with('{');
-    if !is_object(json) {
-        return Err("the object is not a JSON object".to_owned());
-    }
-    let outline: Outline<'_> = serde_json::from_str(json.get())
-        .map_err(|error| format!("cannot read the object: {}", in_plain_words(&error)))?;
+fn as_served(
+    object: &wire::Object<'_>,
+    request: &wire::Request<'_>,
+    is_typed: bool,
+) -> Result<(), String> {
     // The spec of a kind that the API server does not know by type may be anything.
-    let spec = outline.spec.filter(|_| is_typed);
-    for (part, json) in [("metadata", outline.metadata), ("spec", spec)] {
-        if !json.is_none_or(is_object) {
+    let spec = object.spec.filter(|_| is_typed);
+    for (part, json) in [("metadata", object.metadata), ("spec", spec)] {
+        if json.is_some_and(|json| !json.get().starts_with('{')) {
             return Err(format!("the object's {part} is not a JSON object"));
         }
     }
-    same("the kind of the request", &request.kind.kind, &outline.kind)?;
-    same("the API version of the request", &request.kind.api_version(), &outline.api_version)
+    same("the kind of the request", &request.kind.kind, &object.kind)?;
+    same("the API version of the request", &request.kind.api_version(), &object.api_version)
 }
 
 /// Checks that an object is the one that the request names. (An object that is created may have got another name from a
@@ -232,12 +217,13 @@ fn scale(
     request: &wire::Request<'_>,
     kind: GroupResource,
 ) -> Result<Option<Box<DecisionRequest>>, Fault> {
-    let read = |json: Option<&RawValue>| {
-        let json = json.ok_or("the review's request lacks an object or the old object")?;
-        serde_json::from_str::<Scale>(json.get())
-            .map_err(|error| format!("cannot read the Scale: {error}"))
+    let read = |object: &Option<wire::Object<'_>>| {
+        let object = object.as_ref();
+        let object = object.ok_or("the review's request lacks an object or the old object")?;
+        Scale::deserialize(MapDeserializer::new(object.parts()))
+            .map_err(|error: serde_json::Error| format!("cannot read the Scale: {error}"))
     };
-    let (new, old) = (read(request.object)?, read(request.old_object)?);
+    let (new, old) = (read(&request.object)?, read(&request.old_object)?);
     is_of(request, &new.metadata)?;
     if new.spec.replicas <= old.spec.replicas {
         return Ok(None);

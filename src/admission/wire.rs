@@ -16,7 +16,7 @@ use crate::problem::in_plain_words;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// A request to the Kubernetes API, limited to the fields that are used. Objects are kept as raw JSON.
+/// A request to the Kubernetes API, limited to the fields that are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request<'a> {
@@ -38,12 +38,37 @@ pub(super) struct Request<'a> {
     pub(super) operation: Cow<'a, str>,
     #[serde(default, borrow, deserialize_with = "fields")]
     user_info: UserInfo<'a>,
-    #[serde(default, borrow)]
-    pub(super) object: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    pub(super) old_object: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "object")]
+    pub(super) object: Option<Object<'a>>,
+    #[serde(default, borrow, deserialize_with = "object")]
+    pub(super) old_object: Option<Object<'a>>,
     #[serde(default)]
     pub(super) dry_run: Option<bool>,
+}
+
+/// An object. Its parts are kept as raw JSON: what of them counts depends on the kind.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Object<'a> {
+    #[serde(borrow)]
+    pub(super) api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) spec: Option<&'a RawValue>,
+    #[serde(borrow)]
+    status: Option<&'a RawValue>,
+}
+
+impl<'a> Object<'a> {
+    /// The parts by their names.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
+        let &Self { metadata, spec, status, .. } = self;
+        let parts = [("metadata", metadata), ("spec", spec), ("status", status)];
+        parts.into_iter().filter_map(|(name, part)| Some((name, part?)))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -97,13 +122,10 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
         #[serde(default, borrow)]
         kind: Cow<'a, str>,
         #[serde(default, borrow)]
-        request: Option<&'a RawValue>,
+        request: Option<Fields<Request<'a>>>,
     }
-    let unread =
-        |error: serde_json::Error| format!("cannot read the review: {}", in_plain_words(&error));
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let review: Review<'_> = fields(&mut deserializer).map_err(unread)?;
-    deserializer.end().map_err(unread)?;
+    let Fields(review): Fields<Review<'_>> = serde_json::from_slice(body)
+        .map_err(|error| format!("cannot read the review: {}", in_plain_words(&error)))?;
     if review.kind != KIND || review.api_version != API_VERSION {
         let Review { api_version, kind, .. } = review;
         return Err(format!(
@@ -111,31 +133,44 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
              set admissionReviewVersions to [\"v1\"]"
         ));
     }
-    let request = review.request.ok_or("the review has no request")?;
-    let mut deserializer = serde_json::Deserializer::from_str(request.get());
-    let request: Request<'_> = fields(&mut deserializer).map_err(unread)?;
+    let Fields(request) = review.request.ok_or("the review has no request")?;
     if request.uid.is_empty() || request.resource.resource.is_empty() {
         return Err("the review's request has no uid or no resource".to_owned());
     }
     Ok(request)
 }
 
-/// Reads a struct from the fields of an object. The derived code alone takes a list of their values as well.
-fn fields<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    struct Fields<T>(PhantomData<T>);
+/// A struct that is read from the fields of an object. The derived code alone takes a list of their values as well.
+struct Fields<T>(T);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
-        type Value = T;
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fields<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
 
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("an object")
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = T;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map))
+            }
         }
-
-        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-            T::deserialize(MapAccessDeserializer::new(map))
-        }
+        deserializer.deserialize_map(Members(PhantomData)).map(Self)
     }
-    deserializer.deserialize_map(Fields(PhantomData))
+}
+
+fn fields<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Fields::deserialize(deserializer).map(|Fields(value)| value)
+}
+
+fn object<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Object<'a>>, D::Error> {
+    let object: Option<Fields<_>> = Option::deserialize(deserializer)?;
+    Ok(object.map(|Fields(object)| object))
 }
 
 /// The request of a review that cannot be read as a whole.

@@ -217,10 +217,10 @@ fn an_object_that_is_none_or_of_another_request_is_denied() {
     let create = review("a", "u", "1");
     let list = json!([{"name": "n", "uid": "u"}, {}]);
     for (whole, at, value, why) in [
-        (&create, "/request/object", list.clone(), "object is not a JSON object"),
-        (&create, "/request/object", json!([]), "object is not a JSON object"),
-        (&create, "/request/object", json!("text"), "not a JSON object"),
-        (&create, "/request/object", json!(7), "not a JSON object"),
+        (&create, "/request/object", list.clone(), "expected an object"),
+        (&create, "/request/object", json!([]), "expected an object"),
+        (&create, "/request/object", json!("text"), "expected an object"),
+        (&create, "/request/object", json!(7), "expected an object"),
         (&create, "/request/object/metadata", list, "metadata is not a JSON object"),
         (&create, "/request/object/spec", json!([]), "spec is not a JSON object"),
         (&create, "/request/object/kind", json!("Event"), "kind of the request"),
@@ -231,7 +231,7 @@ fn an_object_that_is_none_or_of_another_request_is_denied() {
         (&create, "/request/userInfo", json!(["root"]), "cannot read"),
         (&create, "/request/namespace", json!(7), "cannot read"),
         (&create, "/request/operation", json!(["CREATE"]), "cannot read"),
-        (&update, "/request/oldObject", json!([]), "object is not a JSON object"),
+        (&update, "/request/oldObject", json!([]), "expected an object"),
         (&update, "/request/name", json!("other"), "name of the request"),
         (&update, "/request/object/metadata/uid", json!("v"), "uid of the old object"),
         (&update, "/request/oldObject/kind", json!("Event"), "kind of the request"),

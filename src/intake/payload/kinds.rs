@@ -1,6 +1,10 @@
 //! Kinds of objects. There are few of them, so the properties of each are derived once.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::{Borrow, Cow},
+    collections::BTreeMap,
+    sync::Arc,
+};
 
 use parking_lot::RwLock;
 use quota_semantics::{
@@ -44,21 +48,25 @@ const TEXTS_MAX: usize = 1024;
 
 /// A cache of values derived from texts, such as the names of kinds.
 #[derive(Debug)]
-pub(super) struct InternCache<T>(RwLock<BTreeMap<Box<str>, T>>);
+pub(super) struct InternCache<K, T>(RwLock<BTreeMap<K, T>>);
 
-impl<T> Default for InternCache<T> {
+impl<K, T> Default for InternCache<K, T> {
     fn default() -> Self {
         Self(RwLock::default())
     }
 }
 
-impl<T: Clone> InternCache<T> {
-    /// The cached value of a text, computed if necessary. Errors are not cached.
-    pub(super) fn get<E>(
+impl<K: Ord, T: Clone> InternCache<K, T> {
+    /// The cached value of a text, or of texts, computed if necessary. Errors are not cached.
+    pub(super) fn get<Q, E>(
         &self,
-        text: &str,
+        text: &Q,
         find_out: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
+    ) -> Result<T, E>
+    where
+        K: Borrow<Q>,
+        Q: Ord + ToOwned<Owned = K> + ?Sized,
+    {
         let cached = self.0.read();
         if let Some(value) = cached.get(text) {
             return Ok(value.clone());
@@ -67,7 +75,7 @@ impl<T: Clone> InternCache<T> {
         drop(cached);
         let found = find_out()?;
         if has_room {
-            self.0.write().insert(text.into(), found.clone());
+            self.0.write().insert(text.to_owned(), found.clone());
         }
         Ok(found)
     }
@@ -125,7 +133,7 @@ mod tests {
 
     #[test]
     fn what_was_met_is_found_out_once_and_faults_each_time() {
-        let cache = InternCache::default();
+        let cache = InternCache::<String, _>::default();
         assert_eq!(cache.get("a", || Err("bad")), Err("bad"));
         assert_eq!(cache.get("a", || Ok::<_, &str>(1)), Ok(1));
         assert_eq!(cache.get("a", || Err("not called")), Ok(1));
@@ -134,7 +142,7 @@ mod tests {
 
     #[test]
     fn so_many_are_remembered_and_the_others_found_out_each_time() {
-        let cache = InternCache::default();
+        let cache = InternCache::<String, _>::default();
         for number in 0..TEXTS_MAX {
             assert_eq!(cache.get(&number.to_string(), || Ok::<_, &str>(0)), Ok(0));
         }

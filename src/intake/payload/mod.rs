@@ -50,11 +50,11 @@ pub struct Reader {
     /// Plural names of kinds for which Kubernetes' naming rules give the wrong plural.
     plurals: BTreeMap<String, BTreeMap<String, GroupResource>>,
     /// Cached kinds, by the apiVersion and kind of objects.
-    kinds: InternCache<Arc<Kind>>,
+    kinds: InternCache<TypeMeta, Arc<Kind>>,
     /// Cached kinds, by the resource of plain events.
-    resources: InternCache<Arc<Kind>>,
+    resources: InternCache<String, Arc<Kind>>,
     /// Cached names of resources in usages.
-    names: InternCache<Name>,
+    names: InternCache<String, Name>,
     /// Whether events of kinds ResourceQuota and ClusterResourceQuota set quotas and groups.
     adopt: bool,
     /// Most groups from the root of a tree to a leaf.
@@ -219,9 +219,8 @@ impl Reader {
 
     /// The kind of an object.
     fn kind(&self, type_meta: &TypeMeta) -> Result<Arc<Kind>, Fault> {
-        let TypeMeta { api_version, kind } = type_meta;
         let found_out = || {
-            let group = type_meta.group();
+            let (group, kind) = (type_meta.group(), &type_meta.kind);
             let configured = self.plurals.get(group);
             let configured = configured.and_then(|kinds| kinds.get(&**kind));
             let resource = configured.cloned().unwrap_or_else(|| GroupResource {
@@ -230,9 +229,7 @@ impl Reader {
             });
             Kind::new(resource).map(Arc::new)
         };
-        // The length makes the key unique for each pair.
-        let text = format!("{} {api_version} {kind}", kind.len());
-        self.kinds.get(&text, found_out)
+        self.kinds.get(type_meta, found_out)
     }
 
     /// The kind of an object, by the name that its event gives it, if any: the definition of a kind may have a name that

@@ -19,6 +19,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::value::RawValue;
+
 use crate::{
     Name, Timestamp,
     object::{self, Context, Footprint, GroupResource, Metadata, Object, OwnerReference, Traits},
@@ -99,6 +101,18 @@ impl Charging {
             return Object::from_json(kind, json);
         }
         Object::workload_from_json(kind, json)
+    }
+
+    /// As [`Self::read`], from the parts of an object by their names: its metadata, spec and status.
+    ///
+    /// # Errors
+    /// As [`Object::from_json`].
+    pub fn read_parts<'a>(
+        &self,
+        kind: &GroupResource,
+        parts: impl Iterator<Item = (&'static str, &'a RawValue)>,
+    ) -> Result<Object, object::Error> {
+        Object::from_parts(kind, self.charges(kind), parts)
     }
 
     /// The footprint of an object at `now`. If it is a workload with a payer, that may have to be taken away.

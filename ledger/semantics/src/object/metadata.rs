@@ -1,6 +1,9 @@
 //! The metadata of Kubernetes objects, as far as quotas need it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 
@@ -11,7 +14,7 @@ use crate::{
 
 nullable_fields! {
     /// The type of an object in its JSON, which determines how the rest is read.
-    #[derive(Eq)]
+    #[derive(Eq, PartialOrd, Ord)]
     pub struct TypeMeta {
         /// `v1`, or group and version such as `apps/v1`; empty if absent.
         pub api_version: Name,
@@ -168,9 +171,24 @@ impl Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let labels = BTreeMap::<Name, Option<Name>>::deserialize(deserializer)?;
-        let labels = labels.into_iter();
-        Ok(Self(labels.map(|(key, value)| (key, value.unwrap_or_default())).collect()))
+        struct Members;
+
+        impl<'de> de::Visitor<'de> for Members {
+            type Value = BTreeMap<Name, Name>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut labels = BTreeMap::new();
+                while let Some((key, value)) = map.next_entry::<Name, Option<Name>>()? {
+                    labels.insert(key, value.unwrap_or_default());
+                }
+                Ok(labels)
+            }
+        }
+        deserializer.deserialize_map(Members).map(Self)
     }
 }
 

@@ -54,7 +54,11 @@ pub use self::{
     workload::Workload,
 };
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error as _, value::MapDeserializer},
+};
+use serde_json::value::RawValue;
 
 use crate::Timestamp;
 
@@ -146,6 +150,24 @@ impl Object {
                 Any::deserialize(deserializer).map(|any| Self::Other(Box::new(any.metadata)))
             }
         }
+    }
+
+    /// As [`Object::from_json`], or as [`Object::workload_from_json`] if it `is_charged`, from the parts of an object by
+    /// their names.
+    ///
+    /// # Errors
+    /// When a field that counts has the wrong type.
+    pub fn from_parts<'de>(
+        kind: &GroupResource,
+        is_charged: bool,
+        parts: impl Iterator<Item = (&'static str, &'de RawValue)>,
+    ) -> Result<Self, Error> {
+        let fields = MapDeserializer::new(parts);
+        let read = match is_charged {
+            true => Deserialize::deserialize(fields).map(Self::Workload),
+            false => Self::deserialize(kind, fields),
+        };
+        read.map_err(|source| Error { kind: kind.clone(), source })
     }
 
     /// Reads an object of a kind that is charged as a workload.

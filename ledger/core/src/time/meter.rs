@@ -62,7 +62,7 @@ const FEW: usize = 16;
 enum Larger {
     /// The largest first.
     Few(Vec<(Quantity, u64)>),
-    Many(Box<BTreeMap<Quantity, u64>>),
+    Many(BTreeMap<Quantity, u64>),
 }
 
 impl Larger {
@@ -83,7 +83,7 @@ impl Larger {
                 } else {
                     let mut many: BTreeMap<_, _> = few.drain(..).collect();
                     many.insert(value.clone(), nanoseconds);
-                    *self = Self::Many(Box::new(many));
+                    *self = Self::Many(many);
                 }
             }
             Self::Many(many) => {

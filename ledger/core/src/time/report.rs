@@ -261,7 +261,6 @@ impl Report {
     }
 
     /// The same one by one, which takes less memory.
-    #[must_use]
     pub fn rows(mut self, state: &State) -> (impl Iterator<Item = Row> + use<>, Row) {
         self.after(state);
         self.count_denied(state, Sequence::MAX);

@@ -146,7 +146,7 @@ struct Figure {
     resource: Name,
     level: Level,
     total: usize,
-    /// That of the row of the namespace, or of the rest.
+    /// That of the row of the namespace, or of the rest, once something counts there.
     cell: Option<usize>,
 }
 
@@ -294,12 +294,8 @@ impl Rows {
         }
         self.clear(number);
         self.spaces[number].member = now;
-        if let Member::Counts { row: Some(row) } = now {
-            for at in 0..self.spaces[number].figures.len() {
-                let resource = self.spaces[number].figures[at].resource.clone();
-                let cell = self.rows[row].cell(self.period, &resource);
-                self.spaces[number].figures[at].cell = Some(cell);
-            }
+        if matches!(self.of, Of::Labels(_)) {
+            self.spaces[number].figures.iter_mut().for_each(|figure| figure.cell = None);
         }
         self.renew(state, number, true);
         let counted = [before, now].map(|member| member != Member::Not);
@@ -417,11 +413,7 @@ impl Rows {
     fn insert(&mut self, number: usize, at: usize, resource: &Name) {
         let total = self.rows[TOTAL].cell(self.period, resource);
         let space = &mut self.spaces[number];
-        let cell = match space.member {
-            Member::Counts { row: Some(row) } => Some(self.rows[row].cell(self.period, resource)),
-            _ => None,
-        };
-        let figure = Figure { resource: resource.clone(), level: Level::ZERO, total, cell };
+        let figure = Figure { resource: resource.clone(), level: Level::ZERO, total, cell: None };
         space.figures.reserve_exact(1);
         space.figures.insert(at, figure);
         if matches!(self.of, Of::Namespaces) {
@@ -524,28 +516,28 @@ impl Rows {
                 self.insert(number, at, resource);
             }
             let Space { figures, counts, .. } = &mut self.spaces[number];
-            let figure = &figures[at];
+            let figure = &mut figures[at];
             *counter(&mut self.rows[TOTAL].cells[figure.total].counts) += 1;
             if let Some(counts) = counts.get_mut(at) {
                 *counter(counts) += 1;
             }
-            if let (Some(row), Some(cell)) = (row, figure.cell) {
-                *counter(&mut self.rows[row].cells[cell].counts) += 1;
+            if let Some(row) = row {
+                *counter(&mut figure.cell_in(&mut self.rows[row], self.period).counts) += 1;
             }
             for &row in beside {
-                let of_rest = figure.cell.filter(|_| self.of.is_rest(row));
+                let is_rest = self.of.is_rest(row);
                 let row = &mut self.rows[row];
-                if let Some(cell) = of_rest {
-                    *counter(&mut row.cells[cell].counts) += 1;
-                    continue;
-                }
-                // Groups show what they limit.
-                let cell = match row.find(resource) {
-                    Ok(place) => row.places[place],
-                    Err(_) if matches!(row.key, RowKey::Group(_)) => continue,
-                    Err(_) => row.cell(self.period, resource),
+                let is_group = matches!(row.key, RowKey::Group(_));
+                let cell = match is_rest {
+                    true => figure.cell_in(row, self.period),
+                    // Groups show what they limit.
+                    false if is_group && row.find(resource).is_err() => continue,
+                    false => {
+                        let cell = row.cell(self.period, resource);
+                        &mut row.cells[cell]
+                    }
                 };
-                *counter(&mut row.cells[cell].counts) += 1;
+                *counter(&mut cell.counts) += 1;
             }
         }
     }
@@ -590,13 +582,13 @@ impl Cells<'_> {
     #[inline]
     fn shift(&mut self, at: usize, figure: &mut Figure, step: &Step<impl Amount>) {
         let now = self.now;
-        match (self.own.get_mut(at), self.row, figure.cell) {
-            (Some(counts), ..) => counts.gauge.shift(&mut figure.level, now, step),
-            (None, Some(row), Some(cell)) => {
+        match (self.own.get_mut(at), self.row) {
+            (Some(counts), _) => counts.gauge.shift(&mut figure.level, now, step),
+            (None, Some(row)) => {
                 figure.level.take(step);
-                self.rows[row].cells[cell].shift(now, step);
+                figure.cell_in(&mut self.rows[row], self.period).shift(now, step);
             }
-            _ => figure.level.take(step),
+            (None, None) => figure.level.take(step),
         }
         let total = &mut self.rows[TOTAL].cells[figure.total];
         if matches!(self.of, Of::Groups) {
@@ -606,9 +598,7 @@ impl Cells<'_> {
         let Of::Parts { rest } = *self.of else { return };
         if self.moved.is_empty() {
             // No part goes to another row.
-            let rest = &mut self.rows[rest];
-            let cell = *figure.cell.get_or_insert_with(|| rest.cell(self.period, &figure.resource));
-            rest.cells[cell].shift(now, step);
+            figure.cell_in(&mut self.rows[rest], self.period).shift(now, step);
         } else {
             let [mut used, mut reserved] = [Quantity::ZERO, Quantity::ZERO];
             step.used.add_to(&mut used);
@@ -620,13 +610,13 @@ impl Cells<'_> {
     /// It has another limit.
     fn shift_limit(&mut self, at: usize, figure: &mut Figure, step: &LimitStep) {
         let now = self.now;
-        match (self.own.get_mut(at), self.row, figure.cell) {
-            (Some(counts), ..) => counts.gauge.shift_limit(&mut figure.level, now, step),
-            (None, Some(row), Some(cell)) => {
+        match (self.own.get_mut(at), self.row) {
+            (Some(counts), _) => counts.gauge.shift_limit(&mut figure.level, now, step),
+            (None, Some(row)) => {
                 figure.level.take_limit(step);
-                self.rows[row].cells[cell].shift_limit(now, step);
+                figure.cell_in(&mut self.rows[row], self.period).shift_limit(now, step);
             }
-            _ => figure.level.take_limit(step),
+            (None, None) => figure.level.take_limit(step),
         }
         self.rows[TOTAL].cells[figure.total].shift_limit(now, step);
     }
@@ -672,6 +662,15 @@ impl Rows {
                 total.cells[figure.total].add(&figure.level, counts);
             }
         }
+    }
+}
+
+impl Figure {
+    /// Its cell in a row, which is made if there is none.
+    #[inline]
+    fn cell_in<'r>(&mut self, row: &'r mut OpenRow, period: Period) -> &'r mut Open {
+        let cell = *self.cell.get_or_insert_with(|| row.cell(period, &self.resource));
+        &mut row.cells[cell]
     }
 }
 

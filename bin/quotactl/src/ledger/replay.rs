@@ -362,8 +362,11 @@ pub(super) fn report(
         None => Ok(None),
     };
     let entries = period::entries(ends, hash).map_err(unread)?;
-    let report = shown(period, entries, None, report.rows(&state));
-    show_report(&report, &to_json(&report)?, output)
+    let rows = report.rows(&state);
+    // Together they would take more memory than the report while it was made.
+    drop(state);
+    let report = shown(period, entries, None, rows);
+    show_report(&report, &report, output)
 }
 
 /// A state from which the period can be folded: that of the newest snapshot before it, or the empty one.

@@ -59,6 +59,13 @@ pub fn build(programs: &[&str]) {
     cargo.args(["build", "--quiet", "--locked", "--profile", &profile]);
     for program in programs {
         cargo.args(["--bin", program]);
+        if profile != "dev" {
+            // The load generator is one of the programs of its package.
+            cargo.args([
+                "--package",
+                if *program == "quota-load" { "quota-bench" } else { program },
+            ]);
+        }
     }
     if profile == "dev" {
         cargo.args(["--workspace", "--examples"]);

@@ -390,14 +390,7 @@ impl Rows {
     fn complete(&mut self, number: usize, list: &ResourceList) -> bool {
         let (mut at, mut is_new) = (0, false);
         for resource in list.names() {
-            let figures = &self.spaces[number].figures;
-            while figures
-                .get(at)
-                .is_some_and(|it| it.resource != *resource && it.resource < *resource)
-            {
-                at += 1;
-            }
-            let is_known = figures.get(at).is_some_and(|it| it.resource == *resource);
+            let is_known = self.spaces[number].finds(resource, &mut at);
             if !is_known {
                 if !self.shows(resource) {
                     continue;
@@ -505,14 +498,7 @@ impl Rows {
             if !amount.is_positive() || !self.shows(resource) {
                 continue;
             }
-            let figures = &self.spaces[number].figures;
-            while figures
-                .get(at)
-                .is_some_and(|it| it.resource != *resource && it.resource < *resource)
-            {
-                at += 1;
-            }
-            if figures.get(at).is_none_or(|it| it.resource != *resource) {
+            if !self.spaces[number].finds(resource, &mut at) {
                 self.insert(number, at, resource);
             }
             let Space { figures, counts, .. } = &mut self.spaces[number];
@@ -677,6 +663,20 @@ impl Figure {
 impl Space {
     fn counts(&self) -> bool {
         self.member != Member::Not
+    }
+
+    /// Whether there is a figure of a resource. `at` advances to its place, or to the one where it belongs.
+    fn finds(&self, resource: &Name, at: &mut usize) -> bool {
+        for figure in &self.figures[*at..] {
+            if figure.resource == *resource {
+                return true;
+            }
+            if figure.resource > *resource {
+                break;
+            }
+            *at += 1;
+        }
+        false
     }
 
     /// It as a row, if it is one.

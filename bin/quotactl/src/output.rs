@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     cmp::Ordering,
     env, fs,
-    io::{self, BufWriter, IsTerminal as _, Read, Write},
+    io::{self, IsTerminal as _, Read, Write},
     path::Path as FilePath,
     rc::Rc,
     sync::atomic::{AtomicBool, Ordering as AtomicOrdering},
@@ -70,7 +70,7 @@ impl Output {
     /// Prints a line.
     pub(crate) fn line(&self, line: impl AsRef<str>) -> Outcome {
         let text = visible(line.as_ref(), &['\n', '\t']);
-        let mut stdout = BufWriter::new(io::stdout().lock());
+        let mut stdout = io::stdout().lock();
         written(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))
     }
 

@@ -1,16 +1,18 @@
 //! How the bridge signs in with a kubeconfig, and renews what expires.
 
 use std::{
-    fs,
+    fs, io,
     net::SocketAddr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex},
 };
 
+use axum::{
+    Json, Router,
+    routing::{get, post},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use quota_testkit::certificates::{self, Authority, Pair};
 use rustls::{
     RootCertStore, ServerConfig,
@@ -18,6 +20,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
@@ -128,7 +131,7 @@ fn an_exec_program_is_run_again_after_it_failed_and_when_its_token_is_refused() 
     scene.settle();
 }
 
-/// What stands in front of an API server, speaks TLS, and asks for certificates.
+/// What stands in front of a server, and speaks TLS.
 struct Front {
     authority: Authority,
     own: Pair,
@@ -137,15 +140,15 @@ struct Front {
 }
 
 impl Front {
-    /// In front of this scene's API server, for certificates of this authority.
-    fn new(scene: &Scene, trusted: &Authority) -> Self {
+    /// In front of this server; asks for certificates of an authority, or for none.
+    fn new(scene: &Scene, target: &str, trusted: Option<&Authority>) -> Self {
         let authority = certificates::authority();
-        let own = certificates::signed(&authority, &["kubernetes.test"]);
+        let own = certificates::signed(&authority, &["kubernetes.test", "127.0.0.1"]);
         let listener = scene.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let acceptor = acceptor(&own, trusted);
         let shared = Arc::new(Mutex::new((acceptor, JoinSet::new())));
-        let target = scene.api.trim_start_matches("http://").to_owned();
+        let target = target.trim_start_matches("http://").to_owned();
         let accepting = shared.clone();
         scene.runtime.spawn(async move {
             while let Ok((caller, _)) = listener.accept().await {
@@ -165,22 +168,25 @@ impl Front {
     /// From now on certificates of this authority are asked for; all connections end.
     fn trust(&self, trusted: &Authority) {
         let mut shared = self.shared.lock().unwrap();
-        shared.0 = acceptor(&self.own, trusted);
+        shared.0 = acceptor(&self.own, Some(trusted));
         shared.1.abort_all();
     }
 }
 
-fn acceptor(own: &Pair, trusted: &Authority) -> TlsAcceptor {
+fn acceptor(own: &Pair, trusted: Option<&Authority>) -> TlsAcceptor {
     let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate(&trusted.pem())).unwrap();
     let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let verifier = trusted.map_or_else(WebPkiClientVerifier::no_client_auth, |trusted| {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate(&trusted.pem())).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+        verifier.build().unwrap()
+    });
     let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_client_cert_verifier(verifier)
         .with_single_cert(vec![certificate(&own.certificate)], key);
     Arc::new(config.unwrap()).into()
 }
@@ -189,7 +195,7 @@ fn acceptor(own: &Pair, trusted: &Authority) -> TlsAcceptor {
 fn a_client_certificate_is_shown_and_read_again_when_its_file_has_changed() {
     let scene = Scene::new();
     let (first, second) = (certificates::authority(), certificates::authority());
-    let front = Front::new(&scene, &first);
+    let front = Front::new(&scene, &scene.api, Some(&first));
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("ca.crt"), front.authority.pem()).unwrap();
     certificates::signed(&first, &["bridge"]).write(directory.path(), "bridge");
@@ -210,36 +216,94 @@ fn a_client_certificate_is_shown_and_read_again_when_its_file_has_changed() {
     scene.settle();
 }
 
-/// Nobody else knows the name of the server.
+/// The issuer's certificate is of an authority that the system trusts.
 #[test]
-fn the_proxy_of_the_kubeconfig_is_used() {
+fn an_expired_id_token_is_refreshed() {
+    let scene = Scene::new();
+    let token = |expires: i64| {
+        let claims = URL_SAFE_NO_PAD.encode(json!({"exp": expires}).to_string());
+        format!("e30.{claims}.signature")
+    };
+    let (expired, fresh) = (token(1), token(4_102_444_800));
+    scene.world.require_token(&fresh);
+    let listener = scene.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let front = Front::new(&scene, &listener.local_addr().unwrap().to_string(), None);
+    let issuer = format!("https://{}", front.address);
+    let endpoints = json!({"token_endpoint": format!("{issuer}/token")});
+    let answer = async move |request: String| {
+        assert!(request.contains("refresh_token=again"), "{request}");
+        Json(json!({"id_token": fresh}))
+    };
+    let routes = Router::new()
+        .route("/.well-known/openid-configuration", get(async || Json(endpoints)))
+        .route("/token", post(answer));
+    scene.runtime.spawn(async { axum::serve(listener, routes).await.unwrap() });
+    let directory = TempDir::new().unwrap();
+    let trusted = directory.path().join("ca.crt");
+    fs::write(&trusted, front.authority.pem()).unwrap();
+    let user = format!(
+        "auth-provider: {{name: oidc, config: {{idp-issuer-url: '{issuer}', client-id: bridge, client-secret: hush, \
+         id-token: {expired}, refresh-token: again}}}}"
+    );
+    let config = kubeconfig(directory.path(), &format!("server: '{}'", scene.api), &user);
+    let arguments = ["--kubeconfig", config.to_str().unwrap()];
+    let mut command = scene.command_between(&arguments, &scene.nats.url());
+    let bridge = Program::start(command.env("SSL_CERT_FILE", trusted));
+    until_ready(&bridge);
+    scene.settle();
+}
+
+/// What a caller of a proxy asks it to connect to, as it is sent.
+async fn asked(caller: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut head = vec![caller.read_u8().await?];
+    if head == [5] {
+        let mut methods = vec![0; caller.read_u8().await?.into()];
+        caller.read_exact(&mut methods).await?;
+        caller.write_all(&[5, 0]).await?;
+        let mut request = vec![0; 5];
+        caller.read_exact(&mut request).await?;
+        head = vec![0; usize::from(request[4]) + 2];
+        caller.read_exact(&mut head).await?;
+        caller.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 1]).await?;
+    } else {
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(caller.read_u8().await?);
+        }
+        caller.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+    }
+    Ok(head)
+}
+
+/// Starts a bridge behind a proxy of this kind that alone knows the name of the server.
+fn through_a_proxy(scheme: &str, target: &'static [u8]) {
     let scene = Scene::new();
     let listener = scene.runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let proxy = listener.local_addr().unwrap();
-    let target = scene.api.trim_start_matches("http://").to_owned();
-    let connected = Arc::new(AtomicUsize::new(0));
-    let counted = connected.clone();
+    let server = scene.api.trim_start_matches("http://").to_owned();
     scene.runtime.spawn(async move {
         while let Ok((mut caller, _)) = listener.accept().await {
-            let (target, counted) = (target.clone(), counted.clone());
+            let server = server.clone();
             tokio::spawn(async move {
-                let mut head = Vec::new();
-                while !head.ends_with(b"\r\n\r\n") {
-                    let Ok(byte) = caller.read_u8().await else { return };
-                    head.push(byte);
-                }
-                assert!(head.starts_with(b"CONNECT kubernetes.test:6443 "));
-                counted.fetch_add(1, Ordering::Relaxed);
-                caller.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
-                let mut server = TcpStream::connect(target).await.unwrap();
+                let Ok(asked) = asked(&mut caller).await else { return };
+                assert!(asked.starts_with(target), "{asked:?}");
+                let mut server = TcpStream::connect(server).await.unwrap();
                 let _ = copy_bidirectional(&mut caller, &mut server).await;
             });
         }
     });
     let directory = TempDir::new().unwrap();
-    let cluster = format!("server: 'http://kubernetes.test:6443', proxy-url: 'http://{proxy}'");
+    let cluster = format!("server: 'http://kubernetes.test:6443', proxy-url: '{scheme}://{proxy}'");
     let bridge = bridge(&scene, &kubeconfig(directory.path(), &cluster, ""));
     until_ready(&bridge);
     scene.settle();
-    assert!(connected.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn the_http_proxy_of_the_kubeconfig_is_used() {
+    through_a_proxy("http", b"CONNECT kubernetes.test:6443 ");
+}
+
+#[test]
+fn the_socks_proxy_of_the_kubeconfig_is_used() {
+    through_a_proxy("socks5", b"kubernetes.test\x19\x2b");
 }

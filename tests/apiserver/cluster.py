@@ -193,6 +193,15 @@ class Cluster:
             "-days", "2", "-extfile", at / "api.ext", "-out", at / "api.crt")
         run("openssl", "genrsa", "-out", at / "sa.key", "2048")
         (at / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
+        # The API server shows its own certificate to the webhook.
+        user = {"client-certificate": f"{at}/api.crt", "client-key": f"{at}/api.key"}
+        (at / "webhooks.kubeconfig").write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "users": [{"name": f"localhost:{self.ports['webhook']}", "user": user}]}))
+        (at / "admission.yaml").write_text(json.dumps({
+            "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+            "plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": {
+                "apiVersion": "apiserver.config.k8s.io/v1", "kind": "WebhookAdmissionConfiguration",
+                "kubeConfigFile": f"{at}/webhooks.kubeconfig"}}]}))
 
     def start_kubernetes(self):
         at, ports = self.directory, self.ports
@@ -220,6 +229,7 @@ class Cluster:
                    "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
                    "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={at}/sa.key",
                    f"--service-account-signing-key-file={at}/sa.key", f"--cert-dir={at}/apiserver",
+                   f"--admission-control-config-file={at}/admission.yaml",
                    *([] if plugin else ["--disable-admission-plugins=ResourceQuota"]), *more)
         self.until_api()
 
@@ -334,7 +344,8 @@ class Cluster:
         self.start("quotad", self.programs / "quotad", f"--config={config}", f"--data-dir={self.directory}/ledger",
                    f"--listen=127.0.0.1:{ports['quotad']}", f"--admin.listen=127.0.0.1:{ports['quotad-admin']}",
                    f"--admission.listen=127.0.0.1:{ports['webhook']}", self.nats_url(), f"--tls.cert={certificate}",
-                   f"--tls.key={self.directory}/quotad-tls.key", "--quotas.plugin-is-off=true")
+                   f"--tls.key={self.directory}/quotad-tls.key", f"--tls.client-ca={self.ca}",
+                   "--tls.allowed-names=localhost", "--quotas.plugin-is-off=true")
 
     def readyz(self):
         return f"http://127.0.0.1:{self.ports['quotad-admin']}/readyz"
@@ -347,8 +358,8 @@ class Cluster:
         at = self.directory
         for only in ("policy", "kubeconfig"):
             text = run(self.programs / "quotactl", "generate", "audit", f"--url=https://127.0.0.1:{self.ports['webhook']}",
-                       "--server-name=localhost", f"--ca-bundle={at}/quotad-ca.crt", f"--count=widgets.example.com,{HIDDEN}.example.com",
-                       f"--only={only}")
+                       "--server-name=localhost", f"--ca-bundle={at}/quotad-ca.crt", f"--client-cert={at}/api.crt",
+                       f"--client-key={at}/api.key", f"--count=widgets.example.com,{HIDDEN}.example.com", f"--only={only}")
             (at / f"audit-{only}.yaml").write_text(text)
         self.running["kube-apiserver"].stop()
         self.start_apiserver(f"--audit-policy-file={at}/audit-policy.yaml",

@@ -648,8 +648,16 @@ fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Present, SetupErr
             .proxy_url
             .filter(|_| Matcher::from_env().intercept(&config.cluster_url).is_some()),
     };
+    let scheme = config.proxy_url.as_ref().map(|url| url.scheme_str().unwrap_or_default());
+    if scheme.is_some_and(|it| !["http", "https", "socks5"].contains(&it)) {
+        return Err(refused("the URL of a proxy must begin with http://, https:// or socks5://"));
+    }
     if config.accept_invalid_certs {
         return Err(refused("insecure-skip-tls-verify is not supported: name the CA"));
+    }
+    // kube refreshes no token without a secret, which public clients do not have.
+    if let Some(provider) = &mut config.auth_info.auth_provider {
+        provider.config.entry("client-secret".to_owned()).or_default();
     }
     if let Some(exec) = &mut config.auth_info.exec {
         if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
@@ -729,6 +737,8 @@ mod tests {
         let asks = refused(None, "", "exec: {command: aws, interactiveMode: Always}");
         assert!(asks.contains("interactiveMode"), "{asks}");
         assert!(refused(None, ", proxy-url: 'http://a b'", "").contains("proxy"));
+        let proxy = refused(None, ", proxy-url: 'socks5h://user:hush@a'", "");
+        assert!(proxy.contains("socks5://") && !proxy.contains("hush"), "{proxy}");
         for url in ["ftp://a", "a", "http://"] {
             assert!(matches!(Client::new(Access::plain(url)), Err(SetupError::Url(_))), "{url}");
         }

@@ -216,7 +216,7 @@ fn a_client_certificate_is_shown_and_read_again_when_its_file_has_changed() {
     scene.settle();
 }
 
-/// The issuer's certificate is of an authority that the system trusts.
+/// The issuer's certificate is of an authority that the system trusts, and the client has no secret.
 #[test]
 fn an_expired_id_token_is_refreshed() {
     let scene = Scene::new();
@@ -242,7 +242,7 @@ fn an_expired_id_token_is_refreshed() {
     let trusted = directory.path().join("ca.crt");
     fs::write(&trusted, front.authority.pem()).unwrap();
     let user = format!(
-        "auth-provider: {{name: oidc, config: {{idp-issuer-url: '{issuer}', client-id: bridge, client-secret: hush, \
+        "auth-provider: {{name: oidc, config: {{idp-issuer-url: '{issuer}', client-id: bridge, \
          id-token: {expired}, refresh-token: again}}}}"
     );
     let config = kubeconfig(directory.path(), &format!("server: '{}'", scene.api), &user);

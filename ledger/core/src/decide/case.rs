@@ -14,7 +14,7 @@ use crate::{
 };
 use quota_semantics::{
     Span, Timestamp,
-    admission::{self, Attempt, Charge, Denial, Limit, Operation},
+    admission::{self, Attempt, Charges, Denial, Limit, Operation},
     object::{EveryClass, Footprint, Traits},
     quota::LimitedResource,
     resource::ResourceList,
@@ -180,7 +180,7 @@ impl<'a> Case<'a> {
         limits: &[Counted<'_>],
         now: Timestamp,
         policy: &Policy,
-    ) -> Result<Vec<Charge>, Refusal> {
+    ) -> Result<Charges<'_>, Refusal> {
         let denial = match self.decide(state, limits, policy) {
             Ok(charges) => return Ok(charges),
             Err(Cause::Refusal(refusal)) => return Err(refusal),
@@ -209,7 +209,7 @@ impl<'a> Case<'a> {
         state: &State,
         limits: &[Counted<'_>],
         policy: &Policy,
-    ) -> Result<Vec<Charge>, Cause> {
+    ) -> Result<Charges<'_>, Cause> {
         self.refuse_move(state)?;
         let namespace = &self.request.namespace;
         if let Some(group) = state.undecided_group(namespace, &self.wanted()) {
@@ -255,7 +255,7 @@ impl<'a> Case<'a> {
         &self,
         limits: &[Counted<'_>],
         policy: &Policy,
-    ) -> Result<Vec<Charge>, Denial> {
+    ) -> Result<Charges<'_>, Denial> {
         let charges = self.evaluate_against(limits, &policy.limited)?;
         // Kubernetes looks at amounts only where a limit applies, and stores nothing otherwise. A reservation counts for
         // the limits to come.
@@ -272,7 +272,7 @@ impl<'a> Case<'a> {
         &self,
         limits: &[L],
         limited: &[LimitedResource],
-    ) -> Result<Vec<Charge>, Denial> {
+    ) -> Result<Charges<'_>, Denial> {
         let request = self.request;
         let attempt = Attempt {
             kind: &request.resource,

@@ -243,8 +243,10 @@ impl Limit for Counted<'_> {
         let mut lists = lists.map(ResourceList::search);
         move |resource| {
             let mut counted = Quantity::ZERO;
-            for amount in lists.iter_mut().filter_map(|list| list.find(resource)) {
-                counted.add_assign(amount);
+            for list in &mut lists {
+                if let Some(amount) = list.find(resource) {
+                    counted.add_assign(amount);
+                }
             }
             counted
         }

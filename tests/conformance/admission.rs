@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quota_semantics::{
     Name, Timestamp,
-    admission::{self, Attempt, Charge, Denial, Limit, Operation},
+    admission::{self, Attempt, Denial, Limit, Operation},
     object::{GroupResource, Object},
     quantity::Quantity,
     quota::{LimitedResource, Spec},
@@ -76,6 +76,9 @@ struct Request {
     old_object: Option<Box<RawValue>>,
 }
 
+/// The place of a charged quota, and its growth.
+type Charge = (usize, ResourceList);
+
 struct Outcome {
     evaluated: bool,
     result: Result<Vec<Charge>, Denial>,
@@ -146,7 +149,12 @@ fn decide(
         requirements: &|names| object.as_ref()?.missing_requirements(names),
         context: &context,
     };
-    let result = admission::evaluate(quotas, &attempt, limited);
+    let result = admission::evaluate(quotas, &attempt, limited).map(|charges| {
+        let growth =
+            |(name, growth, _): (&Name, &Quantity, &Quantity)| (name.clone(), growth.clone());
+        let charged = charges.iter(quotas);
+        charged.map(|(place, charge)| (place, charge.map(growth).collect())).collect()
+    });
     let name = admission::name_in_messages(&request.name, object.as_ref().map(Object::metadata));
     let message = result.as_ref().err().map(|denial| denial.message(&kind, name));
     Ok(Outcome { evaluated, result, message })
@@ -155,10 +163,10 @@ fn decide(
 /// What Kubernetes would write, and what is used afterwards.
 fn charged(mut quotas: Vec<Quota>, charges: &[Charge]) -> Result<(Value, Value), String> {
     let mut writes = Vec::new();
-    for charge in charges {
-        let quota = &mut quotas[charge.limit];
+    for (place, growth) in charges {
+        let quota = &mut quotas[*place];
         let used = quota.status.used.get_or_insert_default();
-        used.add(&charge.delta);
+        used.add(growth);
         writes.push(json!({ "quota": quota.metadata.name, "result": "ok", "used": used }));
     }
     let used: BTreeMap<&Name, &Option<ResourceList>> =

@@ -124,12 +124,18 @@ fn of_reserved(footprint: &Footprint) -> usize {
     ENTRY + of_footprint(footprint)
 }
 
-/// The number of pending reservations that one of this footprint counts as. A long one counts as several, so that the
-/// bounds on their number also bound their memory.
+/// The number of pending reservations that one of this footprint counts as.
 #[must_use]
 pub(crate) fn count_of_reserved(footprint: &Footprint) -> usize {
+    count_of_bytes(of_reserved(footprint))
+}
+
+/// The number of pending reservations that one of so many bytes counts as. A long one counts as several, so that the
+/// bounds on their number also bound their memory.
+#[must_use]
+pub(crate) const fn count_of_bytes(bytes: usize) -> usize {
     const BYTES_OF_ONE: usize = 4 * 1024;
-    of_reserved(footprint).div_ceil(BYTES_OF_ONE)
+    bytes.div_ceil(BYTES_OF_ONE)
 }
 
 /// The specification of a quota.

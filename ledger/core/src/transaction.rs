@@ -86,15 +86,13 @@ impl<'a> WriteTransaction<'a> {
         events: impl IntoIterator<Item = Event>,
     ) -> Sequence {
         for event in events {
-            let entry = Entry {
-                sequence: self.state.head().sequence + 1,
-                time: self.now,
-                actor: actor.clone(),
-                event,
-            };
-            self.state.apply(&entry);
+            let sequence = self.state.head().sequence + 1;
+            let (time, actor) = (self.now, actor.clone());
+            let entries = &mut self.open.entries;
+            entries.push(Entry { sequence, time, actor, event });
+            let entry = &entries[entries.len() - 1];
+            self.state.apply(entry);
             self.open.bytes += size::of_event(&entry.event);
-            self.open.entries.push(entry);
         }
         self.state.head().sequence
     }

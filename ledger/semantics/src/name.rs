@@ -50,6 +50,15 @@ impl Name {
         }
     }
 
+    /// The number of the thing that a known name is for, below 128; see [`Self::bare`].
+    #[inline]
+    pub const fn thing(&self) -> Option<u8> {
+        match &self.0 {
+            Text::Known(known) => Some(known.thing()),
+            Text::Other(_) => None,
+        }
+    }
+
     /// The thing that a resource name is for: the same for `cpu`, `requests.cpu` and `limits.cpu`, and for `pods` and
     /// `count/pods`.
     #[inline]
@@ -205,9 +214,12 @@ mod tests {
             ("example.com/gpu", "requests.example.com/gpu"),
             ("pods", "count/pods"),
         ] {
-            assert_eq!(Name::from(name).bare(), Name::from(other).bare());
+            let (name, other) = (Name::from(name), Name::from(other));
+            assert_eq!(name.bare(), other.bare());
+            assert!(name.thing() == other.thing() || name.thing().is_none());
         }
-        assert_ne!(Name::from("requests.cpu").bare(), Name::from("requests.memory").bare());
+        let (cpu, memory) = (Name::from("requests.cpu"), Name::from("requests.memory"));
+        assert!(cpu.bare() != memory.bare() && cpu.thing() != memory.thing());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use quota_semantics::{
     Name,
-    admission::{self, Attempt, Charge, Denial, Limit, Operation},
+    admission::{self, Attempt, Denial, Limit, Operation},
     group::{Load, Loads, LoadsMut, Selector, Sum, load},
     object::{EveryClass, Footprint, GroupResource},
     quantity::Quantity,
@@ -105,10 +105,7 @@ impl Groups {
     }
 
     /// Whether an object with these amounts may be created.
-    pub(crate) fn admit(
-        limits: &[Counted<'_>],
-        amounts: &ResourceList,
-    ) -> Result<Vec<Charge>, Denial> {
+    pub(crate) fn admit(limits: &[Counted<'_>], amounts: &ResourceList) -> Result<(), Denial> {
         let new = Footprint { resources: amounts.clone(), ..Footprint::default() };
         let attempt = Attempt {
             kind: &pods(),
@@ -121,7 +118,7 @@ impl Groups {
             requirements: &|_| None,
             context: &EveryClass,
         };
-        admission::evaluate(limits, &attempt, &[])
+        admission::evaluate(limits, &attempt, &[]).map(|_| ())
     }
 
     pub(crate) fn count(&mut self, chain: &[usize], amounts: &ResourceList, adds: bool) {

@@ -150,7 +150,7 @@ impl World {
         let decided = Groups::admit(&self.groups.limits(&chain), &usage);
         same("allowed", &decided.is_ok(), &(step["allowed"] == true))?;
         match decided {
-            Ok(_) => self.create(namespace, object, usage),
+            Ok(()) => self.create(namespace, object, usage),
             Err(denial) => {
                 same_text("message", &denial.message(&pods(), object), &step["message"])?;
             }

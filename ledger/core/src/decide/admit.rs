@@ -27,7 +27,7 @@ use crate::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    admission::{Charge, CheckedQuota, Denial, Limit as _},
+    admission::{Charges, CheckedQuota, Denial, Limit as _},
     object::Footprint,
     quantity::Quantity,
 };
@@ -234,19 +234,19 @@ fn settle(
     })
 }
 
-fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<CheckedQuota> {
-    let charged = |charge: &Charge| {
-        let limit = &limits[charge.limit];
+fn charged(limits: &[Counted<'_>], charges: &Charges<'_>) -> Vec<CheckedQuota> {
+    let charges = charges.iter(limits).map(|(place, charge)| {
+        let limit = &limits[place];
         let checked = |(name, delta, hard): (&Name, &Quantity, &Quantity)| {
             explain::checked_limit(limit, name, hard, delta.clone())
         };
         CheckedQuota {
             name: limit.name().clone(),
             kind: limit.kind(),
-            resources: charge.delta.common(limit.hard()).map(checked).collect(),
+            resources: charge.map(checked).collect(),
         }
-    };
-    charges.iter().map(charged).collect()
+    });
+    charges.collect()
 }
 
 /// The footprint of a changed object before the change, according to the API server: the object exists, but was not

@@ -14,7 +14,7 @@ use crate::{
 };
 use quota_semantics::{
     Span, Timestamp,
-    admission::{self, Attempt, Charge, Denial, Limit, Operation},
+    admission::{self, Attempt, Charges, Denial, Limit, Operation},
     object::{EveryClass, Footprint, Traits},
     quota::LimitedResource,
     resource::ResourceList,
@@ -180,7 +180,7 @@ impl<'a> Case<'a> {
         limits: &[Counted<'_>],
         now: Timestamp,
         policy: &Policy,
-    ) -> Result<Vec<Charge>, Refusal> {
+    ) -> Result<Charges<'_>, Refusal> {
         let denial = match self.decide(state, limits, policy) {
             Ok(charges) => return Ok(charges),
             Err(Cause::Refusal(refusal)) => return Err(refusal),
@@ -209,7 +209,7 @@ impl<'a> Case<'a> {
         state: &State,
         limits: &[Counted<'_>],
         policy: &Policy,
-    ) -> Result<Vec<Charge>, Cause> {
+    ) -> Result<Charges<'_>, Cause> {
         self.refuse_move(state)?;
         let namespace = &self.request.namespace;
         if let Some(group) = state.undecided_group(namespace, &self.wanted()) {
@@ -255,11 +255,13 @@ impl<'a> Case<'a> {
         &self,
         limits: &[Counted<'_>],
         policy: &Policy,
-    ) -> Result<Vec<Charge>, Denial> {
+    ) -> Result<Charges<'_>, Denial> {
         let charges = self.evaluate_against(limits, &policy.limited)?;
         // Kubernetes looks at amounts only where a limit applies, and stores nothing otherwise. A reservation counts for
         // the limits to come.
-        admission::refuse_negative(&self.target)?;
+        if charges.is_empty() {
+            admission::refuse_negative(&self.target)?;
+        }
         if self.pending.is_some() && self.request.subresource != "status" {
             self.refuse_excess(limits)?;
         }
@@ -272,7 +274,7 @@ impl<'a> Case<'a> {
         &self,
         limits: &[L],
         limited: &[LimitedResource],
-    ) -> Result<Vec<Charge>, Denial> {
+    ) -> Result<Charges<'_>, Denial> {
         let request = self.request;
         let attempt = Attempt {
             kind: &request.resource,
@@ -355,7 +357,7 @@ impl<'a> Case<'a> {
 
     /// Whether the reservation counts for more against the bounds on pending ones than those that it replaces.
     fn counts_for_more(&self) -> bool {
-        size::count_of_reserved(&self.target) > self.replaced
+        self.replaced == 0 || size::count_of_reserved(&self.target) > self.replaced
     }
 
     /// The events that grant the request, if there may be more pending reservations: also of this principal, if one is
@@ -372,20 +374,22 @@ impl<'a> Case<'a> {
         if self.counts_for_more() {
             let namespace = &request.namespace;
             let [more, more_here] = self.overlay.more_pending(namespace);
-            if let Some(by) = limited.filter(|by| !by.is_anybody) {
+            let total = state.counted_pending().saturating_add_signed(more);
+            let by = limited.filter(|by| !by.is_anybody);
+            let most = policy.max_pending_per_principal;
+            // No principal and no namespace has more than all.
+            if let Some(by) = by.filter(|_| total >= most) {
                 let own = state.counted_pending_of(&by.principal);
                 let key = "reservations.max_pending_per_principal";
-                within(own.saturating_add_signed(more), policy.max_pending_per_principal, key)?;
+                within(own.saturating_add_signed(more), most, key)?;
             }
-            let total = state.counted_pending().saturating_add_signed(more);
-            let here = state.counted_pending_in(namespace);
-            let here = here.saturating_add_signed(more_here);
             within(total, policy.max_pending, "reservations.max_pending")?;
-            within(
-                here,
-                policy.max_pending_per_namespace,
-                "reservations.max_pending_per_namespace",
-            )?;
+            let most = policy.max_pending_per_namespace;
+            if total >= most {
+                let here = state.counted_pending_in(namespace);
+                let key = "reservations.max_pending_per_namespace";
+                within(here.saturating_add_signed(more_here), most, key)?;
+            }
         }
         if let Some(pending) = self.pending {
             let grown = Event::ReservationGrown {

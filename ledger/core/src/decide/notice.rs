@@ -4,15 +4,14 @@ use super::{Audience, Notice, case::Case};
 use crate::state::Counted;
 use quota_semantics::{
     Name,
-    admission::{Charge, Limit as _},
+    admission::{Charges, Limit as _},
     group::Enforcement,
     quantity::Quantity,
-    resource::ResourceList,
 };
 
 impl Case<'_> {
     /// The notices for a grant with these charges to [`Case::limits`].
-    pub(super) fn notices(&self, limits: Vec<Counted<'_>>, charges: &[Charge]) -> Vec<Notice> {
+    pub(super) fn notices(&self, limits: Vec<Counted<'_>>, charges: &Charges<'_>) -> Vec<Notice> {
         let plain = |limit: &&Counted<'_>| {
             let is_enforced = limit.enforcement() == Enforcement::Enforce;
             is_enforced && limit.has_no_soft_limits()
@@ -20,8 +19,9 @@ impl Case<'_> {
         if limits.iter().all(|limit| plain(&limit)) {
             return Vec::new();
         }
+        let charges = charges.iter(&limits);
         let soft: Vec<_> =
-            charges.iter().flat_map(|charge| soft(&limits[charge.limit], &charge.delta)).collect();
+            charges.flat_map(|(place, charge)| soft(&limits[place], charge)).collect();
         let passed = limits.into_iter().filter_map(|limit| self.passed(limit));
         passed.chain(soft).collect()
     }
@@ -40,8 +40,11 @@ impl Case<'_> {
     }
 }
 
-fn soft(limit: &Counted<'_>, delta: &ResourceList) -> Vec<Notice> {
-    let above = |(resource, growth): (&Name, &Quantity)| {
+fn soft<'c>(
+    limit: &Counted<'_>,
+    charge: impl Iterator<Item = (&'c Name, &'c Quantity, &'c Quantity)>,
+) -> Vec<Notice> {
+    let above = |(resource, growth, _): (&Name, &Quantity, _)| {
         let soft = limit.soft(resource)?;
         let mut total = limit.counted(resource).unwrap_or_default();
         total.add_assign(growth);
@@ -55,5 +58,5 @@ fn soft(limit: &Counted<'_>, delta: &ResourceList) -> Vec<Notice> {
             ),
         })
     };
-    delta.iter().filter_map(above).collect()
+    charge.filter_map(above).collect()
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 use quota_semantics::{
     Name,
-    admission::{Charge, Denial, Limit, LimitKind},
+    admission::{Charges, Denial, Limit, LimitKind},
     object::{Footprint, GroupResource},
     quantity::Quantity,
     quota::spec::Spec,
@@ -51,6 +51,9 @@ pub(crate) struct Need<'a> {
     /// Whether the limit refuses that.
     pub(crate) is_refused: bool,
 }
+
+/// A resource, its growth, and its limit.
+type Grown<'a> = (&'a Name, &'a Quantity, &'a Quantity);
 
 /// A past to decide in.
 #[derive(Clone, Copy)]
@@ -186,30 +189,29 @@ impl PastRequest {
         &self,
         case: &Case<'_>,
         limits: &[Counted<'_>],
-        charges: &[Charge],
+        charges: &Charges<'_>,
         mut need: impl FnMut(Need<'_>),
     ) {
-        let mut report = |limit: &Counted<'_>, growth: &ResourceList| {
-            for (resource, growth, hard) in growth.common(limit.hard()) {
-                let mut total = limit.counted(resource).unwrap_or_default();
-                total.add_assign(growth);
-                need(Need {
-                    kind: limit.kind(),
-                    limit: limit.name(),
-                    is_own: limit.shared().is_none(),
-                    resource,
-                    is_refused: limit.is_enforced() && total > *hard && !self.may_be_status,
-                    total,
-                });
-            }
+        let mut report = |limit: &Counted<'_>, (resource, growth, hard): Grown<'_>| {
+            let mut total = limit.counted(resource).unwrap_or_default();
+            total.add_assign(growth);
+            need(Need {
+                kind: limit.kind(),
+                limit: limit.name(),
+                is_own: limit.shared().is_none(),
+                resource,
+                is_refused: limit.is_enforced() && total > *hard && !self.may_be_status,
+                total,
+            });
         };
-        for charge in charges {
-            report(&limits[charge.limit], &charge.delta);
+        for (place, charge) in charges.iter(limits) {
+            charge.for_each(|grown| report(&limits[place], grown));
         }
         if case.pending.is_some() {
             // A reservation that moves to other limits takes more of them than its object grows by.
             for limit in limits {
-                report(limit, &case.more_of(limit));
+                let more = case.more_of(limit);
+                more.common(limit.hard()).for_each(|grown| report(limit, grown));
             }
         }
     }
@@ -313,7 +315,7 @@ static NEUTRAL: LazyLock<Policy> = LazyLock::new(|| Policy {
 });
 
 /// The charge to each limit, whether or not there is room.
-fn unrefused(case: &Case<'_>, limits: &[Counted<'_>]) -> Vec<Charge> {
+fn unrefused<'c>(case: &'c Case<'_>, limits: &[Counted<'_>]) -> Charges<'c> {
     let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
     // Without a limit that is enforced, nothing refuses but negative amounts, which nobody was granted.
     case.evaluate_against(&open, &[]).unwrap_or_default()

@@ -239,12 +239,23 @@ impl Limit for Counted<'_> {
             true => [&NONE.reserved; 2],
             false => [self.reserved, &changed.reserved],
         };
-        let lists = [self.used, &changed.used, reserved, more_reserved, &self.aside];
-        let mut lists = lists.map(ResourceList::search);
+        let mut used = self.used.search();
+        let others = [&changed.used, reserved, more_reserved, &self.aside];
+        // Mostly nothing is reserved, changed or set aside.
+        let is_used_only = others.iter().all(|list| list.is_empty());
+        let mut others = others.map(ResourceList::search);
         move |resource| {
             let mut counted = Quantity::ZERO;
-            for amount in lists.iter_mut().filter_map(|list| list.find(resource)) {
-                counted.add_assign(amount);
+            if let Some(used) = used.find(resource) {
+                counted.add_assign(used);
+            }
+            if is_used_only {
+                return counted;
+            }
+            for list in &mut others {
+                if let Some(amount) = list.find(resource) {
+                    counted.add_assign(amount);
+                }
             }
             counted
         }

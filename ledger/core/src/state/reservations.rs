@@ -12,7 +12,6 @@ use super::{
 use crate::{
     bounded_memory::BoundedMemory,
     event::{Reservation, Sequence},
-    size,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
@@ -48,7 +47,10 @@ pub(crate) struct Reservations {
 }
 
 impl Reservations {
-    pub(crate) fn from_parts(slab: Slab<Tracked, CHUNK>, ended_bytes: Option<u64>) -> Self {
+    pub(crate) fn from_parts(mut slab: Slab<Tracked, CHUNK>, ended_bytes: Option<u64>) -> Self {
+        for place in 0..slab.places() {
+            slab.get_mut(place).into_iter().for_each(Tracked::settle);
+        }
         let mut reservations = Self { ended_bytes, ..Self::default() };
         reservations.by_uid.reserve(slab.len() as usize, |_| 0);
         reservations.slab = slab;
@@ -222,6 +224,7 @@ impl Reservations {
         let before = tracked.reservation.expiration;
         self.pending.remove(tracked);
         change(Arc::make_mut(&mut tracked.reservation));
+        tracked.settle();
         self.pending.add(tracked);
         let after = tracked.reservation.expiration;
         self.expirations.remove(&(before, place));
@@ -244,9 +247,8 @@ impl Reservations {
         let Some(tracked) = self.slab.get(place) else {
             return;
         };
-        let Tracked { reservation, owner, .. } = tracked;
-        let bytes = size::of_reservation(reservation);
-        self.shares.add(owner, &reservation.namespace, (entry, place), bytes);
+        let Tracked { reservation, owner, bytes, .. } = tracked;
+        self.shares.add(owner, &reservation.namespace, (entry, place), *bytes);
     }
 
     /// Forgets ended reservations until the bound holds: of the principal with the most bytes, and of its namespace with

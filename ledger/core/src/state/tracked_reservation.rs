@@ -108,17 +108,25 @@ pub(crate) struct Tracked {
     pub(crate) owner: Name,
     /// The committed footprint, until the object is observed or the holder returns it.
     pub(crate) committed: Option<Arc<Footprint>>,
+    /// The size of the reservation.
+    pub(crate) bytes: usize,
 }
 
 impl Tracked {
     /// A pending reservation.
     pub(crate) fn pending(reservation: Arc<Reservation>, owner: Name, entry: Sequence) -> Self {
-        Self { reservation, entry, ended: None, owner, committed: None }
+        let bytes = size::of_reservation(&reservation);
+        Self { reservation, entry, ended: None, owner, committed: None, bytes }
+    }
+
+    /// Computes again what follows from the reservation.
+    pub(crate) fn settle(&mut self) {
+        self.bytes = size::of_reservation(&self.reservation);
     }
 
     /// What it counts as against the bounds on the number of pending ones.
     pub(crate) fn count(&self) -> usize {
-        size::count_of_reserved(&self.reservation.footprint)
+        size::count_of_bytes(self.bytes)
     }
 
     pub(crate) fn is(&self, namespace: &str, uid: &Uid) -> bool {
@@ -157,7 +165,7 @@ pub(crate) struct Ended {
 
 variants!(End { 0 => Observed, 1 => Committed, 2 => Released, 3 => Expired, 4 => Superseded, 5 => Returned });
 record!(Ended { how, time, entry });
-record!(Tracked { reservation, entry, owner, ended, committed });
+record!(Tracked { reservation, entry, owner, ended, committed } without { bytes });
 
 /// The target of a pending reservation. A newer reservation for the same target supersedes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -18,16 +18,17 @@ pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Na
 
 /// The positive amounts that are not marked as limited, without those whose other name is.
 fn not_limited(resources: &ResourceList, limited: &[bool]) -> Vec<Name> {
-    const FEW: usize = 8;
-    let things = || {
-        let marked = resources.names().zip(limited).filter(|(_, is_limited)| **is_limited);
-        marked.map(|(name, _)| name.bare())
-    };
-    // Few are compared faster than sorted.
-    let sorted = (resources.len() > FEW).then(|| things().collect::<BTreeSet<_>>());
-    let has_other = |name: &Name| match &sorted {
-        Some(sorted) => sorted.contains(name.bare()),
-        None => things().any(|thing| thing == name.bare()),
+    // The numbers of known things as bits, and other things by their names.
+    let (mut known, mut others) = (0_u128, BTreeSet::new());
+    for (name, _) in resources.names().zip(limited).filter(|(_, is_limited)| **is_limited) {
+        match name.thing() {
+            Some(thing) => known |= 1 << thing,
+            None => drop(others.insert(name.bare())),
+        }
+    }
+    let has_other = |name: &Name| {
+        let is_known = name.thing().is_some_and(|thing| known & (1 << thing) != 0);
+        is_known || others.contains(name.bare())
     };
     let open = resources.iter().zip(limited).filter(|((name, amount), is_limited)| {
         !**is_limited && amount.is_positive() && !has_other(name)

@@ -82,7 +82,7 @@ pub trait Limit {
 
 /// A request to create or change one object.
 #[derive(Clone, Copy)]
-pub struct Attempt<'a> {
+pub struct Attempt<'a, 'f> {
     /// The kind of the object.
     pub kind: &'a GroupResource,
     /// Whether the amounts were given instead of computed from the object: then every name among them belongs to it,
@@ -93,9 +93,9 @@ pub struct Attempt<'a> {
     /// The subresource; empty for the whole object.
     pub subresource: &'a str,
     /// The new footprint.
-    pub new: &'a Footprint,
+    pub new: &'f Footprint,
     /// The present footprint; only for an update.
-    pub old: Option<&'a Footprint>,
+    pub old: Option<&'f Footprint>,
     /// Whether the old object is stored (has a resourceVersion). If not, the update creates it, and
     /// is charged in full.
     pub old_has_version: bool,
@@ -107,13 +107,29 @@ pub struct Attempt<'a> {
     pub context: &'a dyn Context,
 }
 
-/// The charge of a request to one quota.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Charge {
-    /// The index of the limit in the list that was given.
-    pub limit: usize,
-    /// The growth of the names that the quota limits; no zeros, never empty.
-    pub delta: ResourceList,
+/// The charges of a request to the limits that were given.
+#[derive(Debug, Default)]
+pub struct Charges<'a> {
+    /// The places of the charged limits, in order.
+    limits: Vec<usize>,
+    growth: Growth<'a>,
+}
+
+impl Charges<'_> {
+    /// Whether no limit is charged.
+    pub const fn is_empty(&self) -> bool {
+        self.limits.is_empty()
+    }
+
+    /// The places of the charged limits, each with the growth of its names: name, growth, limit. No growth is zero, and
+    /// each limit has one. `limits` are those that were given.
+    pub fn iter<'c, L: Limit>(
+        &'c self,
+        limits: &'c [L],
+    ) -> impl Iterator<Item = (usize, impl Iterator<Item = (&'c Name, &'c Quantity, &'c Quantity)>)>
+    {
+        self.limits.iter().map(|&place| (place, self.growth.within(&limits[place])))
+    }
 }
 
 /// Decides about one request. On success returns the charge to each quota; quotas without a charge are left out.
@@ -123,59 +139,54 @@ pub struct Charge {
 ///
 /// # Errors
 /// The reason why the request is denied.
-pub fn evaluate<L: Limit>(
+pub fn evaluate<'f, L: Limit>(
     limits: &[L],
-    attempt: &Attempt<'_>,
+    attempt: &Attempt<'_, 'f>,
     limited: &[LimitedResource],
-) -> Result<Vec<Charge>, Denial> {
+) -> Result<Charges<'f>, Denial> {
     if limits.is_empty() && limited.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Charges::default());
     }
     // Kubernetes allows a request if the configuration has an invalid selector.
     let Ok(demand) = Demand::of(attempt, limited) else {
-        return Ok(Vec::new());
+        return Ok(Charges::default());
     };
     let mut covered = Vec::new();
-    let mut charges = Vec::with_capacity(limits.len());
-    for (index, limit) in limits.iter().enumerate() {
+    let mut applying = Vec::with_capacity(limits.len());
+    for (place, limit) in limits.iter().enumerate() {
         if applies(limit, attempt, &mut covered)? {
-            charges.push(Charge { limit: index, delta: ResourceList::new() });
+            applying.push(place);
         }
     }
     refuse_negative(attempt.new)?;
     let growth = Growth::of(attempt)?;
-    let grows = match charges.as_slice() {
+    let grows = match applying.as_slice() {
         [] => !growth.over_old().is_empty(),
-        charges => charges.iter().any(|charge| {
-            let limit = &limits[charge.limit];
-            !limit.growth(growth.of_limit(limit)).is_empty()
-        }),
+        places => places.iter().any(|&place| !growth.of_limit(&limits[place]).is_empty()),
     };
     if !grows {
-        return Ok(Vec::new());
+        return Ok(Charges::default());
     }
-    let applying = charges.iter().map(|charge| &limits[charge.limit]);
-    demand.refuse_uncovered(applying, &covered, attempt)?;
+    demand.refuse_uncovered(applying.iter().map(|&place| &limits[place]), &covered, attempt)?;
 
-    for charge in &mut charges {
-        let limit = &limits[charge.limit];
-        let growth = limit.growth(growth.of_limit(limit));
+    let mut charges = Charges { limits: applying, growth };
+    let mut excess = Ok(());
+    charges.limits.retain(|&place| {
+        let limit = &limits[place];
         let mut counted = limit.counting();
-        let mut may_exceed = false;
-        let mut delta = Vec::with_capacity(growth.len().min(limit.hard().len()));
-        for (name, amount, hard) in growth.common(limit.hard()) {
+        let (mut is_charged, mut may_exceed) = (false, false);
+        for (name, amount, hard) in charges.growth.within(limit) {
             let mut total = counted(name);
             total.add_assign(amount);
+            is_charged = true;
             may_exceed |= total > *hard;
-            delta.push((name.clone(), amount.clone()));
         }
-        charge.delta = ResourceList::from_sorted(delta);
-        if may_exceed && attempt.subresource != "status" {
-            refuse_excess(limit, &charge.delta)?;
+        if may_exceed && excess.is_ok() && attempt.subresource != "status" {
+            excess = refuse_excess(limit, charges.growth.of_limit(limit));
         }
-    }
-    charges.retain(|charge| !charge.delta.is_empty());
-    Ok(charges)
+        is_charged
+    });
+    excess.map(|()| charges)
 }
 
 /// The total that would count against the limit of a name.
@@ -189,7 +200,7 @@ fn after<L: Limit>(limit: &L, name: &Name, growth: &Quantity) -> Quantity {
 /// not apply.
 fn applies<'l, L: Limit>(
     limit: &'l L,
-    attempt: &Attempt<'_>,
+    attempt: &Attempt<'_, '_>,
     covered: &mut Vec<&'l str>,
 ) -> Result<bool, Denial> {
     if !limit.selects(attempt.new) {
@@ -231,13 +242,16 @@ fn applies<'l, L: Limit>(
 }
 
 /// The names in a quota that were given for the object.
-fn measured<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>) -> impl Iterator<Item = &'l str> {
+fn measured<'l, L: Limit>(
+    limit: &'l L,
+    attempt: &'l Attempt<'_, '_>,
+) -> impl Iterator<Item = &'l str> {
     let given = limit.hard().common(&attempt.new.resources);
     given.map(|(name, ..)| name.as_str())
 }
 
 /// The names in a quota that belong to the kind; for a charged workload also those of its pods, except `count/pods`.
-fn owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>) -> Vec<&'l str> {
+fn owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_, '_>) -> Vec<&'l str> {
     if attempt.measured {
         return measured(limit, attempt).collect();
     }
@@ -251,11 +265,12 @@ fn owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>) -> Vec<&'l str> {
     owned
 }
 
-fn makes_pods(attempt: &Attempt<'_>) -> bool {
+fn makes_pods(attempt: &Attempt<'_, '_>) -> bool {
     matches!(attempt.new.traits, Traits::Template { .. })
 }
 
 /// The names and scopes that a quota has to cover.
+#[derive(Default)]
 struct Demand<'a> {
     names: Vec<&'a str>,
     scopes: Vec<Scope<'a>>,
@@ -263,14 +278,14 @@ struct Demand<'a> {
 
 impl<'a> Demand<'a> {
     fn of(
-        attempt: &Attempt<'a>,
+        attempt: &Attempt<'_, 'a>,
         limited: &'a [LimitedResource],
     ) -> Result<Self, scopes::BrokenScope> {
+        if limited.is_empty() {
+            return Ok(Self::default());
+        }
         let all = limited.iter().flat_map(|entry| &entry.match_scopes).map(Scope::from);
         let scopes = scopes::matching(all, &attempt.new.traits)?;
-        if limited.is_empty() {
-            return Ok(Self { names: Vec::new(), scopes });
-        }
         let texts: Vec<&Name> = limited
             .iter()
             .filter(|entry| {
@@ -295,7 +310,7 @@ impl<'a> Demand<'a> {
         &self,
         applying: impl Iterator<Item = &'l L>,
         covered: &[&str],
-        attempt: &'l Attempt<'_>,
+        attempt: &'l Attempt<'_, '_>,
     ) -> Result<(), Denial> {
         if !self.names.is_empty() {
             let owned: Vec<&str> = applying.flat_map(|limit| owned(limit, attempt)).collect();
@@ -315,14 +330,22 @@ impl<'a> Demand<'a> {
 }
 
 /// The growth of the object; zeros left out.
+#[derive(Debug)]
 struct Growth<'a> {
     old: Option<&'a Footprint>,
     full: Cow<'a, ResourceList>,
     over_old: Option<ResourceList>,
 }
 
+impl Default for Growth<'_> {
+    fn default() -> Self {
+        const NONE: &ResourceList = &ResourceList::new();
+        Self { old: None, full: Cow::Borrowed(NONE), over_old: None }
+    }
+}
+
 impl<'a> Growth<'a> {
-    fn of(attempt: &Attempt<'a>) -> Result<Self, Denial> {
+    fn of(attempt: &Attempt<'_, 'a>) -> Result<Self, Denial> {
         let old = match (attempt.operation, attempt.old) {
             (Operation::Update, None) => return Err(Denial::NoPreviousVersion),
             (Operation::Update, Some(old)) if attempt.old_has_version => Some(old),
@@ -345,8 +368,8 @@ impl<'a> Growth<'a> {
     }
 
     /// The growth that the quota has to bear: all amounts, if the quota did not apply to the object before.
-    fn of_limit<L: Limit>(&self, limit: &L) -> &ResourceList {
-        match self.old {
+    fn of_limit<'g, L: Limit>(&'g self, limit: &'g L) -> &'g ResourceList {
+        limit.growth(match self.old {
             // An invalid selector was found with the new traits already.
             Some(old)
                 if limit.selects(old) && scopes::matches(limit.spec(), &old.traits) == Ok(true) =>
@@ -354,7 +377,15 @@ impl<'a> Growth<'a> {
                 self.over_old()
             }
             _ => &self.full,
-        }
+        })
+    }
+
+    /// The growth of the names that the quota limits, with the limits.
+    fn within<'g, L: Limit>(
+        &'g self,
+        limit: &'g L,
+    ) -> impl Iterator<Item = (&'g Name, &'g Quantity, &'g Quantity)> {
+        self.of_limit(limit).common(limit.hard())
     }
 }
 
@@ -363,11 +394,11 @@ impl<'a> Growth<'a> {
 /// # Errors
 /// With all names that have one.
 pub fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
-    let amounts = new.resources.iter();
-    let mut negative = amounts.filter(|(_, amount)| amount.is_negative()).peekable();
-    if negative.peek().is_none() {
+    let is_negative = |(_, amount): &(&Name, &Quantity)| amount.is_negative();
+    if !new.resources.iter().any(|entry| is_negative(&entry)) {
         return Ok(());
     }
+    let negative = new.resources.iter().filter(is_negative);
     Err(Denial::NegativeUsage { resources: negative.map(|(name, _)| name.clone()).collect() })
 }
 

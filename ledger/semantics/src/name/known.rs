@@ -84,6 +84,21 @@ const BARE: [&str; TEXTS.len()] = {
     all
 };
 
+/// Things by number: the first number of a name for the same thing.
+const THINGS: [u8; TEXTS.len()] = {
+    let mut all = [0; TEXTS.len()];
+    let mut number = 0;
+    while number < TEXTS.len() {
+        let mut first = 0;
+        while BARE[first].len() != BARE[number].len() || !is_same(BARE[first], BARE[number]) {
+            first += 1;
+        }
+        all[number] = first as u8;
+        number += 1;
+    }
+    all
+};
+
 /// A text without such a prefix.
 pub(super) const fn bare(text: &str) -> &str {
     const PREFIXES: [&str; 3] = ["count/", "requests.", "limits."];
@@ -115,7 +130,7 @@ const FREE: u8 = u8::MAX;
 
 /// The numbers of the names, each in the first free slot from that of its text on.
 const TABLE: [u8; SLOTS] = {
-    assert!(TEXTS.len() < FREE as usize);
+    assert!(TEXTS.len() <= 128 && TEXTS.len() < FREE as usize);
     let mut table = [FREE; SLOTS];
     let mut number = 0;
     while number < TEXTS.len() {
@@ -165,6 +180,11 @@ impl Known {
     #[inline]
     pub(super) fn bare(self) -> &'static str {
         BARE[self.number()]
+    }
+
+    #[inline]
+    pub(super) const fn thing(self) -> u8 {
+        THINGS[self.number()]
     }
 
     #[inline]

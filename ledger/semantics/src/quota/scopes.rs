@@ -100,7 +100,7 @@ pub fn matching<'s>(
 /// The limited scopes that no quota covers. Only the name is compared: a quota for priority class `low` covers a limit
 /// on class `high`. Kinds without traits need no cover.
 pub fn uncovered<'s>(limited: &[Scope<'s>], covered: &[&str], traits: &Traits) -> Vec<Scope<'s>> {
-    if *traits == Traits::Plain {
+    if limited.is_empty() || *traits == Traits::Plain {
         return Vec::new();
     }
     let open = limited.iter().filter(|scope| !covered.contains(&scope.name));

@@ -119,7 +119,7 @@ impl Writer {
                 version: self.sequence * 1000,
                 ends_reservation: self.random.below(2) == 0,
             },
-            5 => Event::ObjectLapsed { uid, namespace, footprint: self.footprint() },
+            5 => Event::ObjectLapsed { uid, namespace, footprint: self.footprint().into() },
             6 => Event::ObjectDeleted { uid, namespace },
             7 => Event::ReservationGranted(Arc::new(Reservation {
                 uid: self.free_uid(),
@@ -137,7 +137,7 @@ impl Writer {
             8 => Event::ReservationGrown {
                 uid,
                 namespace,
-                footprint: self.footprint(),
+                footprint: self.footprint().into(),
                 expiration: self.far(),
             },
             9 => Event::ReservationExtended { uid, namespace, expiration: self.far() },

@@ -68,7 +68,7 @@ pub enum Event {
         /// Its namespace.
         namespace: Name,
         /// The footprint that still counts.
-        footprint: Footprint,
+        footprint: Box<Footprint>,
     },
     /// An object was deleted. Final for its uid.
     ObjectDeleted {
@@ -86,7 +86,7 @@ pub enum Event {
         /// Its namespace.
         namespace: Name,
         /// The new footprint.
-        footprint: Footprint,
+        footprint: Box<Footprint>,
         /// The new expiration.
         expiration: Timestamp,
     },

@@ -301,7 +301,7 @@ mod tests {
                 uid: uid.clone(),
                 resources: amounts,
             },
-            Event::ObjectLapsed { uid, namespace: "team-a".into(), footprint },
+            Event::ObjectLapsed { uid, namespace: "team-a".into(), footprint: footprint.into() },
         ] {
             let size = of_event(&event);
             let actor = Actor::named("test");

@@ -108,6 +108,7 @@ impl Ord for Name {
 }
 
 impl Hash for Name {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);
     }

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Borrow,
+    cell::Cell,
     cmp::Ordering,
     fmt,
     hash::{Hash, Hasher},
@@ -134,14 +135,15 @@ impl ResourceList {
         self.0.iter().map(|(name, _)| name)
     }
 
-    /// Adds each quantity of `other`; absent names are copied.
-    pub fn add(&mut self, other: &Self) {
-        self.merge(other, Quantity::add_assign, Clone::clone);
+    /// Adds each quantity of `other`; absent names are copied. Returns whether one of these names is zero now.
+    pub fn add(&mut self, other: &Self) -> bool {
+        self.merge(other, Quantity::add_assign, Clone::clone)
     }
 
-    /// Subtracts each quantity of `other`; absent names start from zero, so that they become negative.
-    pub fn subtract(&mut self, other: &Self) {
-        self.merge(other, Quantity::sub_assign, Quantity::negated);
+    /// Subtracts each quantity of `other`; absent names start from zero, so that they become negative. Returns whether
+    /// one of these names is zero now.
+    pub fn subtract(&mut self, other: &Self) -> bool {
+        self.merge(other, Quantity::sub_assign, Quantity::negated)
     }
 
     /// Raises each name to the quantity in `other`, if that is at least as much. Absent names are copied.
@@ -164,16 +166,28 @@ impl ResourceList {
         self.merge(other, lower, Clone::clone);
     }
 
+    /// Returns whether one of the names of `other` is zero now.
     fn merge(
         &mut self,
         other: &Self,
         both: impl Fn(&mut Quantity, &Quantity),
         missing: impl Fn(&Quantity) -> Quantity,
-    ) {
+    ) -> bool {
+        let has_zero = Cell::new(false);
+        let see = |quantity: &Quantity| has_zero.set(has_zero.get() | quantity.is_zero());
+        let both = |mine: &mut Quantity, theirs: &Quantity| {
+            both(mine, theirs);
+            see(mine);
+        };
+        let missing = |theirs: &Quantity| {
+            let quantity = missing(theirs);
+            see(&quantity);
+            quantity
+        };
         if self.0.is_empty() {
             let taken = other.iter().map(|(name, theirs)| (name.clone(), missing(theirs)));
             self.0 = taken.collect();
-            return;
+            return has_zero.get();
         }
         let mut absent = Vec::new();
         if other.len().saturating_mul(LONG) < self.len() {
@@ -183,33 +197,30 @@ impl ResourceList {
                     Err(_) => absent.push((name.clone(), missing(theirs))),
                 }
             }
-            return self.add_entries(Self(absent));
+            self.add_entries(Self(absent));
+            return has_zero.get();
         }
-        // Insertions into a short list move few amounts.
-        let is_short = self.len().max(other.len()) <= SHORT;
-        let mut at = 0;
+        let mut rest = self.0.iter_mut();
+        let mut next = rest.next();
         'names: for (name, theirs) in &other.0 {
-            while let Some((mine, quantity)) = self.0.get_mut(at) {
+            while let Some((mine, quantity)) = &mut next {
                 // Mostly both have the same names, and equality is quicker to see than order.
                 if *mine == *name {
                     both(quantity, theirs);
-                    at += 1;
+                    next = rest.next();
                     continue 'names;
                 }
                 if *mine > *name {
                     break;
                 }
-                at += 1;
+                next = rest.next();
             }
-            let entry = (name.clone(), missing(theirs));
-            if is_short {
-                self.0.insert(at, entry);
-                at += 1;
-            } else {
-                absent.push(entry);
-            }
+            absent.push((name.clone(), missing(theirs)));
         }
-        self.add_entries(Self(absent));
+        if !absent.is_empty() {
+            self.add_entries(Self(absent));
+        }
+        has_zero.get()
     }
 
     /// Sets the quantities of names, which are sorted. Each of many insertions would move all names behind it, so these
@@ -242,14 +253,9 @@ impl ResourceList {
     }
 
     /// Removes those of these names whose quantity is zero.
+    #[inline]
     pub fn drop_zeros_of(&mut self, names: &Self) {
-        if names.is_empty() {
-            return;
-        }
-        // Mostly none is, and names take longer to compare than amounts.
-        let mut all = self.0.iter();
-        let may_have_zero = self.len() > SHORT || all.any(|(_, quantity)| quantity.is_zero());
-        if may_have_zero && self.common(names).any(|(_, mine, _)| mine.is_zero()) {
+        if !names.is_empty() {
             self.retain(|name, quantity| !quantity.is_zero() || names.get(name).is_none());
         }
     }
@@ -417,6 +423,7 @@ fn count_before(entries: &[(Name, Quantity)], name: &Name) -> usize {
 }
 
 impl Hash for ResourceList {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.len().hash(state);
         for (name, quantity) in &self.0 {

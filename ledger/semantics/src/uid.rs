@@ -31,6 +31,7 @@ pub enum Form {
 /// Without the discriminant and the length, which distinguish few uids: tables of them are read several times for each
 /// decision.
 impl Hash for Form {
+    #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::Uuid(bytes) => state.write_u128(u128::from_ne_bytes(*bytes)),

@@ -104,11 +104,7 @@ pub(super) fn events() -> Vec<Event> {
             version: 43,
             ends_reservation: false,
         },
-        Event::ObjectLapsed {
-            uid: uuid(),
-            namespace: team.clone(),
-            footprint: Footprint::default(),
-        },
+        Event::ObjectLapsed { uid: uuid(), namespace: team.clone(), footprint: Box::default() },
         Event::ObjectDeleted { uid: uuid(), namespace: team.clone() },
         Event::ReservationGranted(Arc::new(Reservation {
             uid: uuid(),
@@ -126,7 +122,7 @@ pub(super) fn events() -> Vec<Event> {
         Event::ReservationGrown {
             uid: uuid(),
             namespace: team.clone(),
-            footprint: pod(),
+            footprint: pod().into(),
             expiration: time(40),
         },
         Event::ReservationExtended { uid: uuid(), namespace: team.clone(), expiration: time(50) },
@@ -376,6 +372,6 @@ pub(super) fn charged() -> Vec<Event> {
         Event::WorkloadsCharged { kinds: Vec::new() },
         Event::ObjectObserved(Box::new(replica)),
         Event::ObjectLabelsChanged { keys: vec!["app".into(), "tier".into()] },
-        Event::ObjectLapsed { uid: text(), namespace: "team-a".into(), footprint: labelled },
+        Event::ObjectLapsed { uid: text(), namespace: "team-a".into(), footprint: labelled.into() },
     ]
 }

@@ -176,7 +176,7 @@ impl Naive {
             }
             Event::ObjectLapsed { uid, namespace, footprint } => {
                 if let Some(object) = self.objects.get_mut(&key(namespace, uid)) {
-                    object.footprint = footprint.clone();
+                    object.footprint = (**footprint).clone();
                     object.lapse = None;
                 }
             }
@@ -192,7 +192,7 @@ impl Naive {
             }
             Event::ReservationGrown { uid, namespace, footprint, expiration } => {
                 if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
-                    claim.reservation.footprint = footprint.clone();
+                    claim.reservation.footprint = (**footprint).clone();
                     claim.reservation.expiration = *expiration;
                 }
             }

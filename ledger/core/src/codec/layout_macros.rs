@@ -24,12 +24,21 @@ macro_rules! variants {
     ($type:ty {
         $( $tag:literal => $variant:ident $( ( $inner:ident ) )? $( { $($field:ident),* $(,)? } )? ),* $(,)?
     }) => {
+        impl $crate::codec::Tagged for $type {
+            #[inline]
+            fn tag(&self) -> u8 {
+                match self {
+                    $( Self::$variant { .. } => $tag, )*
+                }
+            }
+        }
+
         impl $crate::codec::Wire for $type {
             #[inline]
             fn put(&self, writer: &mut $crate::codec::Writer) {
+                $crate::codec::Wire::put(&$crate::codec::Tagged::tag(self), writer);
                 match self {
                     $( Self::$variant $( ( $inner ) )? $( { $($field),* } )? => {
-                        <u8 as $crate::codec::Wire>::put(&$tag, writer);
                         $( $crate::codec::Wire::put($inner, writer); )?
                         $( $( $crate::codec::Wire::put($field, writer); )* )?
                     } )*
@@ -43,9 +52,7 @@ macro_rules! variants {
                         $( $( let $field = $crate::codec::Wire::take(reader)?; )* )?
                         Ok(Self::$variant $( ( $inner ) )? $( { $($field),* } )?)
                     } )*
-                    tag => Err($crate::codec::DecodeError(format!(
-                        "{}: no variant {tag}", stringify!($type)
-                    ))),
+                    tag => Err($crate::codec::no_variant(stringify!($type), tag)),
                 }
             }
         }

@@ -16,7 +16,7 @@ mod wire;
 pub use entries::{decode_entries, encode_entries};
 pub(crate) use layout_macros::{record, variants};
 pub(crate) use records::put_in_format;
-pub(crate) use wire::{Reader, Wire, Writer};
+pub(crate) use wire::{Reader, Tagged, Wire, Writer, no_variant};
 
 /// Bytes that this version of the format does not produce.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,9 @@
 //! The layout of every record in format version 1. Tags and orders here are on disk: once there is a release, never
 //! change them.
 
-use super::{DecodeError, Reader, Wire, Writer, record, variants, wire::RESERVED_MAX};
+use super::{
+    DecodeError, Reader, Tagged, Wire, Writer, no_variant, record, variants, wire::RESERVED_MAX,
+};
 use crate::event::{
     Actor, Cause, Correction, Cursor, DeadLetter, Ending, Event, GroupRecord, NamespaceRecord,
     Observed, QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
@@ -165,15 +167,16 @@ variants!(Format {
 pub(crate) fn put_in_format(quantity: &Quantity, format: Format, writer: &mut Writer) {
     match quantity.scaled() {
         Some((digits, power)) => {
-            SCALED.put(writer);
-            digits.put(writer);
-            power.put(writer);
+            writer.signed_between(SCALED, digits, [power.cast_unsigned(), format.tag()]);
         }
-        None => {
-            NANOS.put(writer);
-            quantity.nanos_bytes().put(writer);
-        }
+        None => put_nanos(quantity, format, writer),
     }
+}
+
+#[cold]
+fn put_nanos(quantity: &Quantity, format: Format, writer: &mut Writer) {
+    NANOS.put(writer);
+    quantity.nanos_bytes().put(writer);
     format.put(writer);
 }
 
@@ -184,35 +187,31 @@ impl Wire for Quantity {
         put_in_format(self, self.format(), writer);
         debug_assert_eq!(self.spelling(), None, "the ledger holds canonical quantities");
     }
-    #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Mantissa::take(reader)?.in_format(Wire::take(reader)?))
+        take_quantity(reader, |quantity| quantity)
     }
 }
 
-/// A number before its family is read.
-enum Mantissa {
-    Scaled(i64, i8),
-    Nanos(Vec<u8>),
+/// Hands over a quantity where its form is known, since moving it takes as long as reading it.
+#[inline]
+fn take_quantity<R>(
+    reader: &mut Reader<'_>,
+    with: impl FnOnce(Quantity) -> R,
+) -> Result<R, DecodeError> {
+    match u8::take(reader)? {
+        SCALED => {
+            let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
+            Ok(with(Quantity::from_scaled(digits, power, Format::take(reader)?)))
+        }
+        NANOS => Ok(with(take_nanos(reader)?)),
+        tag => Err(no_variant("Mantissa", tag)),
+    }
 }
 
-impl Mantissa {
-    #[inline]
-    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match u8::take(reader)? {
-            SCALED => Ok(Self::Scaled(Wire::take(reader)?, Wire::take(reader)?)),
-            NANOS => Ok(Self::Nanos(Wire::take(reader)?)),
-            tag => Err(DecodeError(format!("Mantissa: no variant {tag}"))),
-        }
-    }
-
-    #[inline]
-    fn in_format(self, format: Format) -> Quantity {
-        match self {
-            Self::Scaled(digits, power) => Quantity::from_scaled(digits, power, format),
-            Self::Nanos(bytes) => Quantity::from_nanos_bytes(&bytes, format),
-        }
-    }
+#[cold]
+fn take_nanos(reader: &mut Reader<'_>) -> Result<Quantity, DecodeError> {
+    let bytes = Vec::take(reader)?;
+    Ok(Quantity::from_nanos_bytes(&bytes, Format::take(reader)?))
 }
 
 /// The tags of the forms of a number: digits and a power of ten, and the bytes of an integer.
@@ -240,9 +239,8 @@ impl Wire for ResourceList {
         let count = reader.count()?;
         let mut items = Vec::with_capacity(count.min(RESERVED_MAX));
         for _ in 0..count {
-            let (name, mantissa) = (Name::take(reader)?, Mantissa::take(reader)?);
-            let format = Format::take(reader)?;
-            items.push((name, mantissa.in_format(format)));
+            let name = Name::take(reader)?;
+            take_quantity(reader, |quantity| items.push((name, quantity)))?;
         }
         Ok(items.into_iter().collect())
     }

@@ -395,7 +395,7 @@ impl<'a> Case<'a> {
             let grown = Event::ReservationGrown {
                 uid: request.uid.clone(),
                 namespace: request.namespace.clone(),
-                footprint: self.target.clone().into_owned(),
+                footprint: Box::new(self.target.clone().into_owned()),
                 expiration: now.plus(ttl).max(pending.expiration),
             };
             let awaited = awaited_versions::awaited(request, pending);

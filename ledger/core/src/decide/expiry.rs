@@ -82,7 +82,7 @@ pub fn due_after<'a>(
     }
     let next = ExpiryCursor(last.filter(|_| expiring.next().is_some()));
     let lapsed = state.lapsed(now).map(|object| Event::ObjectLapsed {
-        footprint: lapsed_footprint(&object.footprint),
+        footprint: Box::new(lapsed_footprint(&object.footprint)),
         uid: object.uid,
         namespace: object.namespace,
     });

@@ -101,7 +101,7 @@ impl PastRequest {
             }
             Event::ReservationGrown { uid, namespace, footprint, .. } => {
                 let pending = state.pending_of(namespace, uid)?;
-                (&*pending.reservation, footprint, true)
+                (&*pending.reservation, &**footprint, true)
             }
             _ => return None,
         };

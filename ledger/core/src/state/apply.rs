@@ -252,10 +252,9 @@ impl State {
             footprint: self.footprints.hold(&observed.footprint),
             position: position_of(self.namespaces.get(namespace).objects.len()),
         };
-        let footprint = self.footprints.get(object.footprint).clone();
+        let footprint = object.footprint;
         let place = self.objects.insert(object);
-        self.namespaces.get_mut(namespace).objects.push(place);
-        self.count_object(namespace, &footprint, Change::Add);
+        self.count_object(namespace, footprint, Change::Add).objects.push(place);
         place
     }
 
@@ -270,11 +269,11 @@ impl State {
             self.relists.clear(resource, namespace, place);
         }
         self.resources.release(object.resource);
-        let footprint = self.footprints.release(object.footprint);
-        self.count_object(object.namespace, &footprint, Change::Remove);
-        let siblings = &mut self.namespaces.get_mut(object.namespace).objects;
-        siblings.swap_remove(object.position as usize);
-        if let Some(&moved) = siblings.get(object.position as usize) {
+        let namespace = self.count_object(object.namespace, object.footprint, Change::Remove);
+        namespace.objects.swap_remove(object.position as usize);
+        let moved = namespace.objects.get(object.position as usize).copied();
+        self.footprints.release(object.footprint);
+        if let Some(moved) = moved {
             self.objects.get_mut(moved).position = object.position;
         }
         self.drop_namespace_if_empty(object.namespace);
@@ -292,14 +291,13 @@ impl State {
     /// Replaces an object by a newer version of it, with the same result as removing and adding it.
     fn renew(&mut self, place: u32, entry: &Entry, observed: &Observed) {
         let object = self.objects.get(place);
-        let (namespace, position) = (object.namespace, object.position);
-        let before = self.footprints.release(object.footprint);
-        self.count_object(namespace, &before, Change::Remove);
-        let footprint = self.footprints.hold(&observed.footprint);
-        let siblings = &mut self.namespaces.get_mut(namespace).objects;
+        let Object { namespace, position, footprint: before, .. } = *object;
+        let siblings = &mut self.count_object(namespace, before, Change::Remove).objects;
         let last = siblings.len() - 1;
         siblings.swap(position as usize, last);
         let moved = siblings[position as usize];
+        self.footprints.release(before);
+        let footprint = self.footprints.hold(&observed.footprint);
         self.objects.get_mut(moved).position = position;
         self.objects.set_lapse(place, lapse_of(observed));
         let object = self.objects.get_mut(place);
@@ -307,8 +305,7 @@ impl State {
         object.entry = entry.sequence;
         object.footprint = footprint;
         object.position = position_of(last);
-        let footprint = self.footprints.get(footprint).clone();
-        self.count_object(namespace, &footprint, Change::Add);
+        self.count_object(namespace, footprint, Change::Add);
     }
 
     fn refresh(&mut self, entry: &Entry, key: Key<'_>, version: u64, ends_reservation: bool) {
@@ -348,10 +345,9 @@ impl State {
         let before = std::mem::replace(&mut object.footprint, held);
         object.entry = entry.sequence;
         let namespace = object.namespace;
-        let before = self.footprints.release(before);
-        self.count_object(namespace, &before, Change::Remove);
-        let footprint = self.footprints.get(held).clone();
-        self.count_object(namespace, &footprint, Change::Add);
+        self.count_object(namespace, before, Change::Remove);
+        self.footprints.release(before);
+        self.count_object(namespace, held, Change::Add);
         self.change_claims(key.0, claims, Change::Add);
         self.change_waiting(key, Change::Add);
     }

@@ -1,7 +1,5 @@
 //! Names of objects, of which there may be ten million: short names need no allocation.
 
-use std::hash::{Hash, Hasher};
-
 use crate::codec::{DecodeError, Reader, Wire, Writer};
 
 /// The longest text that is stored inline, in bytes: as much as fits into 32 bytes. Most names of pods are shorter.
@@ -43,12 +41,6 @@ impl From<&str> for Label {
         };
         place.copy_from_slice(text.as_bytes());
         Self(Form::Inline { length: u8::try_from(text.len()).expect("it fits in place"), bytes })
-    }
-}
-
-impl Hash for Label {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
     }
 }
 

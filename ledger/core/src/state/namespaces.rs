@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::{hash::BuildHasher, sync::Arc};
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -221,16 +224,21 @@ impl Namespace {
 
     /// Adds an object to the sums, or removes it. Returns the change of the sum of all beyond its direct amounts.
     pub(crate) fn count(&mut self, footprint: &Footprint, direction: Change) -> Excess {
-        self.count_scoped(footprint, direction);
-        Arc::make_mut(&mut self.sums).count(Sum::Used, &Parts::all(footprint), direction)
+        let parts = Parts::all(footprint);
+        self.count_scoped(footprint, &parts, direction);
+        Arc::make_mut(&mut self.sums).count(Sum::Used, &parts, direction)
     }
 
     /// The same in the sums of quotas with scopes alone.
-    pub(crate) fn count_scoped(&mut self, footprint: &Footprint, direction: Change) {
-        let parts = Parts::all(footprint);
+    pub(crate) fn count_scoped(
+        &mut self,
+        footprint: &Footprint,
+        parts: &Parts<'_>,
+        direction: Change,
+    ) {
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if quota.counts(footprint) {
-                Arc::make_mut(&mut quota.scoped).count(Sum::Used, &parts, direction);
+                Arc::make_mut(&mut quota.scoped).count(Sum::Used, parts, direction);
             }
         }
     }
@@ -289,6 +297,12 @@ impl Namespace {
     }
 }
 
+fn hash_of(hasher: &DefaultHashBuilder, name: &str) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(name.as_bytes());
+    hasher.finish()
+}
+
 /// All namespaces, by place and name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Namespaces {
@@ -312,14 +326,14 @@ impl Namespaces {
     fn index(&mut self, name: &Name, place: u32) {
         let Self { slab, places, hasher, .. } = self;
         let rehash =
-            |&place: &u32| slab.get(place).map_or(0, |namespace| hasher.hash_one(&*namespace.name));
-        places.insert_unique(hasher.hash_one(&**name), place, rehash);
+            |&place: &u32| slab.get(place).map_or(0, |namespace| hash_of(hasher, &namespace.name));
+        places.insert_unique(hash_of(hasher, name), place, rehash);
         self.by_name.insert(name.clone(), place);
     }
 
     pub(crate) fn place(&self, name: &str) -> Option<u32> {
         let same = |&place: &u32| self.get(place).name == *name;
-        let place = self.places.find(self.hasher.hash_one(name), same);
+        let place = self.places.find(hash_of(&self.hasher, name), same);
         place.copied()
     }
 
@@ -350,7 +364,7 @@ impl Namespaces {
         }
         if let Some(namespace) = self.slab.remove(place) {
             self.by_name.remove(&namespace.name);
-            let hash = self.hasher.hash_one(&*namespace.name);
+            let hash = hash_of(&self.hasher, &namespace.name);
             if let Ok(entry) = self.places.find_entry(hash, |&other| other == place) {
                 entry.remove();
             }

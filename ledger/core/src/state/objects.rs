@@ -1,9 +1,9 @@
 //! The objects that are alive.
 
 use std::collections::BTreeSet;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashTable, hash_table::Entry};
 
 use super::{deleted::Deleted, label::Label, places::make_room, slab::Slab};
 use crate::{codec::record, event::Sequence};
@@ -30,6 +30,20 @@ pub(crate) struct Object {
 }
 
 record!(Object { uid, name, version, entry, lapse, namespace, resource, footprint, position });
+
+impl Object {
+    fn hash_of_name(&self, hasher: &DefaultHashBuilder) -> u64 {
+        hash_of_name(hasher, self.namespace, self.resource, self.name.as_bytes())
+    }
+}
+
+fn hash_of_name(hasher: &DefaultHashBuilder, namespace: u32, resource: u32, name: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u32(namespace);
+    hasher.write_u32(resource);
+    hasher.write(name);
+    hasher.finish()
+}
 
 /// All objects, by place, uid and name.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +89,7 @@ impl Objects {
     /// The object of this name that changed last, by the places of its namespace and resource. There are several while
     /// the end of an earlier one is not known.
     pub(crate) fn find_name(&self, namespace: u32, resource: u32, name: &[u8]) -> Option<u32> {
-        let hash = self.hasher.hash_one((namespace, resource, name));
+        let hash = hash_of_name(&self.hasher, namespace, resource, name);
         let places = self.by_name.iter_hash(hash).copied();
         let same = places.filter(|&place| {
             let object = self.get(place);
@@ -96,16 +110,22 @@ impl Objects {
         let Self { slab, by_uid, by_name, lapses, collisions, hasher, .. } = self;
         let object = slab.get(place).expect("just stored");
         let uid_of = |object: &Object| hasher.hash_one(&object.uid);
-        let name_of =
-            |object: &Object| hasher.hash_one((object.namespace, object.resource, &object.name));
+        let name_of = |object: &Object| object.hash_of_name(hasher);
         let uid_at = |place: u32| slab.get(place).map_or(0, uid_of);
         let name_at = |place: u32| slab.get(place).map_or(0, name_of);
         let (uid_hash, name_hash) = (uid_of(object), name_of(object));
         let is_same_uid = |&other: &u32| slab.get(other).is_some_and(|it| it.uid == object.uid);
-        *collisions += usize::from(by_uid.find(uid_hash, is_same_uid).is_some());
         make_room(by_uid, uid_at);
         make_room(by_name, name_at);
-        by_uid.insert_unique(uid_hash, place, |&place| uid_at(place));
+        match by_uid.entry(uid_hash, is_same_uid, |&place| uid_at(place)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
+            Entry::Occupied(_) => {
+                *collisions += 1;
+                by_uid.insert_unique(uid_hash, place, |&place| uid_at(place));
+            }
+        }
         by_name.insert_unique(name_hash, place, |&place| name_at(place));
         if object.lapse < Timestamp::MAX {
             lapses.insert((object.lapse, place));
@@ -114,7 +134,7 @@ impl Objects {
 
     fn unindex_name(&mut self, place: u32) {
         let object = self.slab.get(place).expect("still stored");
-        let hash = self.hasher.hash_one((object.namespace, object.resource, &object.name));
+        let hash = object.hash_of_name(&self.hasher);
         if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == place) {
             entry.remove();
         }

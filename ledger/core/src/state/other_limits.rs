@@ -8,7 +8,7 @@ use std::{mem, sync::Arc};
 use super::{
     State,
     namespaces::{Claim, Namespace},
-    sums::{Change, Excess},
+    sums::{Change, Excess, Parts},
 };
 use crate::event::{Entry, Event, Reservation};
 use quota_semantics::{Name, object::Footprint};
@@ -91,7 +91,7 @@ impl State {
             let namespace = namespaces.get_mut(namespace);
             let (claim, target, beside) = match &what {
                 What::Object(footprint) => {
-                    namespace.count_scoped(footprint, direction);
+                    namespace.count_scoped(footprint, &Parts::all(footprint), direction);
                     groups.count_object(namespace, footprint, &excess, direction);
                     continue;
                 }

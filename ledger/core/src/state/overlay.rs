@@ -254,8 +254,10 @@ impl Changes {
                 if let Ok(at) = self.find_ended(place) {
                     self.ended[at].1 = Some(self.granted.len());
                 }
-                let grown =
-                    Reservation { footprint: footprint.clone(), ..(*pending.reservation).clone() };
+                let grown = Reservation {
+                    footprint: (**footprint).clone(),
+                    ..(*pending.reservation).clone()
+                };
                 self.grant(state, Arc::new(grown));
             }
             _ => {}

@@ -111,18 +111,16 @@ impl<T: Eq + Hash + Clone> Pool<T> {
     }
 
     /// Removes a reference to a value.
-    pub(crate) fn release(&mut self, place: u32) -> Arc<T> {
+    pub(crate) fn release(&mut self, place: u32) {
         let pooled = self.slab.get_mut(place).expect("a held value stays in the pool");
         pooled.holders -= 1;
-        let value = pooled.value.clone();
         if pooled.holders == 0 {
-            let hash = self.hasher.hash_one(&*value);
+            let hash = self.hasher.hash_one(&*pooled.value);
             if let Ok(entry) = self.index.find_entry(hash, |&other| other == place) {
                 entry.remove();
             }
             self.slab.remove(place);
         }
-        value
     }
 }
 

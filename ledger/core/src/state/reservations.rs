@@ -155,6 +155,7 @@ impl Reservations {
         }
     }
 
+    #[inline]
     fn find_in(
         &self,
         table: &HashTable<u32>,
@@ -162,9 +163,18 @@ impl Reservations {
         uid: &Uid,
     ) -> Option<(u32, &Tracked)> {
         // Mostly nothing is committed, and then nothing need be hashed.
-        if table.is_empty() {
-            return None;
+        match table.is_empty() {
+            true => None,
+            false => self.find_in_full(table, namespace, uid),
         }
+    }
+
+    fn find_in_full(
+        &self,
+        table: &HashTable<u32>,
+        namespace: &str,
+        uid: &Uid,
+    ) -> Option<(u32, &Tracked)> {
         let same = |&place: &u32| self.get(place).is(namespace, uid);
         let place = *table.find(hash_of(&self.hasher, namespace, uid), same)?;
         Some((place, self.get(place)))

@@ -89,7 +89,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
+/// Returns whether one of the changed amounts is zero now.
+fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) -> bool {
     match change {
         Change::Add => sum.add(amounts),
         Change::Remove => sum.subtract(amounts),
@@ -111,8 +112,11 @@ impl Sums {
 
     /// Adds or removes amounts. Returns the changes other than the direct amounts.
     pub(crate) fn count(&mut self, sum: Sum, parts: &Parts<'_>, direction: Change) -> Excess {
-        let excess = self.count_with_zeros(sum, parts, direction);
-        self.of(sum).drop_zeros_of(&parts.direct);
+        let list = self.of(sum);
+        if change(list, &parts.direct, direction) {
+            list.drop_zeros_of(&parts.direct);
+        }
+        let excess = self.shift(sum, parts, direction);
         self.used.drop_zeros_of(&excess.used);
         self.reserved.drop_zeros_of(&excess.reserved);
         excess
@@ -126,6 +130,12 @@ impl Sums {
         direction: Change,
     ) -> Excess {
         change(self.of(sum), &parts.direct, direction);
+        self.shift(sum, parts, direction)
+    }
+
+    /// Changes the balance, and the sums by what that changes, which is returned.
+    #[inline]
+    fn shift(&mut self, sum: Sum, parts: &Parts<'_>, direction: Change) -> Excess {
         if parts.shift.is_empty() {
             return Excess::default();
         }
@@ -151,8 +161,9 @@ impl Balance {
             Sum::Used => &mut self.used,
             Sum::Reserved => &mut self.reserved,
         };
-        change(list, by, direction);
-        list.drop_zeros_of(by);
+        if change(list, by, direction) {
+            list.drop_zeros_of(by);
+        }
         let mut used = self.excess(by, true);
         used.subtract(&used_before);
         let mut reserved = self.excess(by, false);

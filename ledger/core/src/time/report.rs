@@ -206,7 +206,7 @@ impl Report {
                 Event::ReservationGrown { uid, namespace, footprint, .. } => {
                     state.tracked(namespace, uid).map(|(_, tracked)| Granted {
                         reservation: tracked.reservation.clone(),
-                        grown: Some(footprint.clone()),
+                        grown: Some((**footprint).clone()),
                     })
                 }
                 _ => None,

@@ -110,11 +110,13 @@ pub fn count<L: LoadsMut>(
         Sum::Used => &mut load.used,
         Sum::Reserved => &mut load.reserved,
     };
-    match adds {
+    let has_zero = match adds {
         true => list.add(amounts),
         false => list.subtract(amounts),
+    };
+    if has_zero {
+        list.drop_zeros_of(amounts);
     }
-    list.drop_zeros_of(amounts);
     if let Some(before) = before {
         let after = claims_on(loads, group, amounts);
         raise(loads, loads.parent(group), difference(&after, &before));
@@ -127,8 +129,9 @@ pub fn raise<L: LoadsMut>(loads: &mut L, group: Option<L::Id>, change: ResourceL
     while let (Some(group), false) = (at, change.is_empty()) {
         let before = claims_on(loads, group, &change);
         let set_aside = &mut loads.load_mut(group).set_aside;
-        set_aside.add(&change);
-        set_aside.drop_zeros_of(&change);
+        if set_aside.add(&change) {
+            set_aside.drop_zeros_of(&change);
+        }
         change = difference(&claims_on(loads, group, &change), &before);
         at = loads.parent(group);
     }

@@ -1,6 +1,9 @@
 //! The footprint of an object: the amounts for which it counts.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +12,7 @@ use crate::{Name, resource::ResourceList, uid::Uid};
 /// The footprint of an object: amounts by resource name, the traits for scopes, and the labels for groups.
 ///
 /// It holds all amounts that Kubernetes measures; a quota uses the names that it limits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
     /// The amounts, by resource name.
     pub resources: ResourceList,
@@ -22,6 +25,24 @@ pub struct Footprint {
     /// The decision whether it does takes it away, and so it is never recorded.
     #[serde(skip)]
     pub payer: Option<Box<Uid>>,
+}
+
+/// Without what most footprints do not have: the pool of them is asked for each observed object.
+impl Hash for Footprint {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { resources, traits, labels, payer } = self;
+        resources.hash(state);
+        if !matches!(traits, Traits::Plain) {
+            traits.hash(state);
+        }
+        if !labels.is_empty() {
+            labels.hash(state);
+        }
+        if let Some(payer) = payer {
+            payer.hash(state);
+        }
+    }
 }
 
 impl Footprint {

@@ -2,11 +2,13 @@
 //!
 //! Any parts make a quantity. Those of a canonical quantity make exactly the same one again.
 
+use std::sync::Arc;
+
 use num_bigint::BigInt;
 use num_traits::ToPrimitive;
 
 use super::{
-    Format, NANOS, Quantity,
+    Format, NANOS, Quantity, Rare,
     number::{self, Number},
 };
 
@@ -26,6 +28,7 @@ impl Quantity {
     }
 
     #[cold]
+    #[inline(never)]
     fn long_without_thousands(&self) -> Option<(i64, usize)> {
         let Number::Small(nanos) = self.number() else {
             return None;
@@ -39,13 +42,20 @@ impl Quantity {
     pub fn from_scaled(digits: i64, power: i8, format: Format) -> Self {
         let exponent = i32::from(power) + 9;
         // Nearly all numbers need no rounding and no large number.
-        if let Ok(exponent) = usize::try_from(exponent)
-            && let Some(power) = POWERS.get(exponent)
-        {
-            return Self { nanos: i128::from(digits) * i128::from(*power), format, rare: None };
-        }
+        let near = usize::try_from(exponent).ok().and_then(|exponent| POWERS.get(exponent));
+        let (nanos, rare) = match near {
+            Some(power) => (i128::from(digits) * i128::from(*power), None),
+            None => Self::far_scaled(digits, exponent),
+        };
+        Self { nanos, format, rare }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn far_scaled(digits: i64, exponent: i32) -> (i128, Option<Arc<Rare>>) {
         let number = number::scaled(&Number::Small(digits.into()), 0, exponent.into());
-        Self::from_number(number, format, None)
+        let Self { nanos, rare, .. } = Self::from_number(number, Format::Unset, None);
+        (nanos, rare)
     }
 
     /// The number in billionths, as the bytes of a two's complement integer, least significant first.

@@ -116,13 +116,15 @@ impl Groups {
 }
 
 impl State {
-    /// Adds an object to the sums of its namespace and of all groups, or removes it.
+    /// Adds an object to the sums of its namespace and of all groups, or removes it, by the places of its namespace and
+    /// its footprint. Returns the namespace.
     pub(in crate::state) fn count_object(
         &mut self,
         place: u32,
-        footprint: &Arc<Footprint>,
+        footprint: u32,
         direction: Change,
-    ) {
+    ) -> &mut Namespace {
+        let footprint = self.footprints.get(footprint);
         let namespace = self.namespaces.get_mut(place);
         let excess = namespace.count(footprint, direction);
         self.groups.count_object(namespace, footprint, &excess, direction);
@@ -130,6 +132,7 @@ impl State {
             let what = What::Object(footprint.clone());
             changes.push(Counting { namespace: place, what, excess, direction });
         }
+        namespace
     }
 
     /// Adds all amounts of a namespace that the group counts.

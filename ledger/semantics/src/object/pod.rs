@@ -117,14 +117,10 @@ impl AffinityTerms {
 impl Pod {
     /// The amounts of the pod at `now`: only `count/pods` once it has ended.
     pub fn resources(&self, now: Timestamp) -> ResourceList {
-        let mut counted = ResourceList::new();
-        counted.insert(COUNT_PODS.clone(), Quantity::from_units(1));
         if self.has_ended(now) {
-            return counted;
+            return ResourceList::from_sorted(vec![(COUNT_PODS.clone(), Quantity::from_units(1))]);
         }
-        counted.insert(PODS.clone(), Quantity::from_units(1));
-        count_compute(&mut counted, &self.total_requests(), &self.total_limits());
-        counted
+        counted(&self.total_requests(), &self.total_limits())
     }
 
     /// An upper bound of the steps in which its amounts are computed and its containers are checked: each container may
@@ -209,32 +205,40 @@ impl Requirements {
     }
 }
 
-/// Counts total requests and limits under the names of quotas.
-fn count_compute(counted: &mut ResourceList, requests: &ResourceList, limits: &ResourceList) {
-    for (resource, plain, requested, limited) in [
-        ("cpu", &CPU, &REQUESTS_CPU, &LIMITS_CPU),
-        ("memory", &MEMORY, &REQUESTS_MEMORY, &LIMITS_MEMORY),
-        (
-            "ephemeral-storage",
-            &EPHEMERAL_STORAGE,
-            &REQUESTS_EPHEMERAL_STORAGE,
-            &LIMITS_EPHEMERAL_STORAGE,
-        ),
-    ] {
-        if let Some(request) = requests.get(resource) {
-            counted.insert(Name::clone(plain), request.clone());
-            counted.insert(Name::clone(requested), request.clone());
-        }
-        if let Some(limit) = limits.get(resource) {
-            counted.insert(Name::clone(limited), limit.clone());
-        }
+/// What a pod with these total requests and limits counts for, under the names of quotas.
+fn counted(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
+    let one = Quantity::from_units(1);
+    let compute: [&Name; 3] = [&CPU, &EPHEMERAL_STORAGE, &MEMORY];
+    let [cpu, storage, memory] = compute.map(|name| requests.get(name));
+    let [limited_cpu, limited_storage, limited_memory] = compute.map(|name| limits.get(name));
+    // Sorted by name.
+    let amounts = [
+        (&COUNT_PODS, Some(&one)),
+        (&CPU, cpu),
+        (&EPHEMERAL_STORAGE, storage),
+        (&LIMITS_CPU, limited_cpu),
+        (&LIMITS_EPHEMERAL_STORAGE, limited_storage),
+        (&LIMITS_MEMORY, limited_memory),
+        (&MEMORY, memory),
+        (&PODS, Some(&one)),
+        (&REQUESTS_CPU, cpu),
+        (&REQUESTS_EPHEMERAL_STORAGE, storage),
+        (&REQUESTS_MEMORY, memory),
+    ];
+    let mut counted = Vec::with_capacity(amounts.len());
+    counted.extend(
+        amounts.into_iter().filter_map(|(name, amount)| Some((Name::clone(name), amount?.clone()))),
+    );
+    let mut counted = ResourceList::from_sorted(counted);
+    let has_others = requests.len() > [cpu, storage, memory].into_iter().flatten().count();
+    if has_others {
+        counted.extend(requests.mask(is_huge_pages));
+        let others = requests.mask(is_counted_by_name).into_iter();
+        counted.extend(
+            others.map(|(name, request)| (format!("{REQUESTS_PREFIX}{name}").into(), request)),
+        );
     }
-    counted.extend(requests.mask(is_huge_pages));
-    let others = requests.mask(is_counted_by_name);
-    let others = others
-        .into_iter()
-        .map(|(name, request)| (format!("{REQUESTS_PREFIX}{name}").into(), request));
-    counted.extend(others);
+    counted
 }
 
 fn is_huge_pages(name: &str) -> bool {

@@ -16,14 +16,14 @@ use quota_semantics::{
     admission::Charging,
     object::{GroupResource, NoContext},
 };
-use quotad::intake::payload::Reader;
+use quotad::{admission, intake::payload::Reader};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use quota_bench::world::{self, fold, footprint, uid};
 
 /// All cases, and how often each does what it measures.
-pub(super) const ALL: [(&str, u64); 10] = [
+pub(super) const ALL: [(&str, u64); 11] = [
     ("decide a reservation", TIMES),
     ("decide one of a batch of 100 reservations", TIMES),
     ("grant a reservation in place of another", TIMES),
@@ -31,6 +31,7 @@ pub(super) const ALL: [(&str, u64); 10] = [
     ("encode an entry", ENTRIES as u64),
     ("decode an entry", ENTRIES as u64),
     ("read a pod of a review", TIMES),
+    ("read a whole review", TIMES),
     ("read a plain event", TIMES),
     ("read a watch event of a pod", TIMES),
     ("observe an object", TIMES),
@@ -52,7 +53,8 @@ pub(super) fn run(name: &str, measured: fn(&mut dyn FnMut())) {
         "apply an entry" => applying(measured),
         "encode an entry" => encoding(measured),
         "decode an entry" => decoding(measured),
-        "read a pod of a review" => reviewing(measured),
+        "read a pod of a review" => reading_pods(measured),
+        "read a whole review" => reviewing(measured),
         "read a plain event" => reading(&[plain_event(42)], measured),
         "read a watch event of a pod" => reading(&pods(), measured),
         "observe an object" => observing(measured),
@@ -146,18 +148,42 @@ struct Watched<'a> {
     object: &'a RawValue,
 }
 
-fn reviewing(measured: fn(&mut dyn FnMut())) {
-    let line = RECORDING
-        .lines()
-        .find(|line| line.contains(r#""object":{"kind":"Pod","#))
-        .expect("there are pods in it");
+/// The first pod of the recording.
+fn pod() -> &'static str {
+    let is_pod = |line: &&str| line.contains(r#""object":{"kind":"Pod","#);
+    let line = RECORDING.lines().find(is_pod).expect("there are pods in it");
     let watched: Watched<'_> = serde_json::from_str(line).expect("a watch event");
-    let text = watched.object.get().as_bytes();
+    watched.object.get()
+}
+
+fn reading_pods(measured: fn(&mut dyn FnMut())) {
+    let text = pod().as_bytes();
     let charging = Charging::default();
     let pods = GroupResource::new("", "pods");
     measured(&mut || {
         for _ in 0..TIMES {
             let object = charging.read(&pods, black_box(text)).expect("a pod");
+            black_box(charging.footprint(&pods, &object, Timestamp::EPOCH, &NoContext));
+        }
+    });
+}
+
+/// From the body to what the object counts for.
+fn reviewing(measured: fn(&mut dyn FnMut())) {
+    let kind = r#"{"group":"","version":"v1","kind":"Pod"}"#;
+    let resource = r#"{"group":"","version":"v1","resource":"pods"}"#;
+    let user = r#"{"username":"jane","groups":["system:authenticated"]}"#;
+    let options = r#"{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1"}"#;
+    let body = format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"26e984f1-c084-4a96-8608-3909917f21e5","kind":{kind},"resource":{resource},"requestKind":{kind},"requestResource":{resource},"name":"pod-1","namespace":"team-mixed","operation":"CREATE","userInfo":{user},"object":{},"oldObject":null,"dryRun":false,"options":{options}}}}}"#,
+        pod(),
+    );
+    let charging = Charging::default();
+    let pods = GroupResource::new("", "pods");
+    measured(&mut || {
+        for _ in 0..TIMES {
+            let body = black_box(body.as_bytes());
+            let object = admission::read_review(body, &charging).expect("a review");
             black_box(charging.footprint(&pods, &object, Timestamp::EPOCH, &NoContext));
         }
     });

@@ -97,7 +97,7 @@ fn count(
 fn add_matching(sum: &mut ResourceList, spec: &Spec, footprints: &[&Footprint]) {
     for footprint in footprints {
         match scopes::matches(spec, &footprint.traits) {
-            Ok(true) => sum.add(&footprint.resources),
+            Ok(true) => _ = sum.add(&footprint.resources),
             Ok(false) => {}
             Err(_) => return,
         }

@@ -79,7 +79,7 @@ pub struct Durable {
     pub sequence: u64,
     /// Chain hash of the last durable batch.
     pub hash: Hash,
-    /// Ledger time of the last durable entry; the epoch if there is none.
+    /// Ledger time of the last durable entry; `Timestamp::EPOCH` if there is none.
     pub time: Timestamp,
 }
 

@@ -47,6 +47,12 @@ impl ResourceList {
         Self(Vec::new())
     }
 
+    /// The list of these names, which are sorted.
+    pub(crate) fn from_sorted(entries: Vec<(Name, Quantity)>) -> Self {
+        debug_assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b), "{entries:?}");
+        Self(entries)
+    }
+
     /// The number of names.
     pub const fn len(&self) -> usize {
         self.0.len()

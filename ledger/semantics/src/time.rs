@@ -18,12 +18,12 @@ impl Timestamp {
     /// The latest time that can be represented, in the year 2262.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// The time `nanoseconds` after the epoch.
+    /// The time `nanoseconds` after the beginning of 1970.
     pub const fn from_nanoseconds(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }
 
-    /// Nanoseconds since the epoch.
+    /// Nanoseconds since the beginning of 1970, in UTC.
     pub const fn nanoseconds(self) -> i64 {
         self.0
     }

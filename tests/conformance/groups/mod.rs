@@ -78,9 +78,9 @@ impl Groups {
     /// Adds up what the groups set aside, after they were put in place.
     pub(crate) fn set_aside(&mut self) {
         for place in (0..self.0.len()).rev() {
-            let claims = load::claims(self, place);
+            let needs = load::needs(self, place);
             if let Some(parent) = self.0[place].parent {
-                self.0[parent].load.set_aside.add(&claims);
+                self.0[parent].load.set_aside.add(&needs);
             }
         }
     }

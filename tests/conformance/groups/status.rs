@@ -68,7 +68,7 @@ fn selects(selector: &Selector, name: &str, namespace: &Namespace) -> bool {
 
 fn sum<'l>(lists: impl Iterator<Item = &'l ResourceList>) -> ResourceList {
     let mut sum = ResourceList::new();
-    lists.for_each(|list| sum.add(list));
+    lists.for_each(|list| _ = sum.add(list));
     sum
 }
 

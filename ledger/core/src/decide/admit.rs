@@ -6,7 +6,7 @@
 //! - A request that grows no quota leaves no entry, except for a charged workload: its pods may come before it is
 //!   observed.
 //! - Neither does an update, unless an event that is on its way may undo that (`awaited_versions.rs`).
-//! - A replica of a charged workload leaves an entry even if no quota grows: otherwise many replicas could claim the
+//! - A replica of a charged workload leaves an entry even if no quota grows: otherwise many replicas could draw on the
 //!   same charge.
 //! - A workload can be scaled without its template at hand.
 //! - A pod may name more resources than a reservation. Only the number of names in the namespace is bounded.
@@ -27,7 +27,7 @@ use crate::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    admission::{Charges, CheckedQuota, Denial, Limit as _},
+    admission::{CheckedQuota, Denial, GrownLimits, Limit as _},
     object::Footprint,
     quantity::Quantity,
 };
@@ -200,8 +200,8 @@ fn settle(
     let bounds = &policy.bounds;
     bounds.check_reviewed(state, &case.overlay, namespace, &case.target.resources)?;
     let limits = case.limits(state);
-    let charges = case.evaluate(state, &limits, now, policy)?;
-    let charged = charged(&limits, &charges);
+    let grown = case.evaluate(state, &limits, now, policy)?;
+    let charged = charged(&limits, &grown);
     // A user of the API server gets no warning for an object that no quota limits: most namespaces limit little.
     let unlimited = match charged.is_empty() {
         true => Vec::new(),
@@ -228,14 +228,14 @@ fn settle(
     Ok(Decision {
         events,
         charged,
-        notices: case.notices(limits, &charges),
+        notices: case.notices(limits, &grown),
         unlimited,
         ..Decision::default()
     })
 }
 
-fn charged(limits: &[Counted<'_>], charges: &Charges<'_>) -> Vec<CheckedQuota> {
-    let charges = charges.iter(limits).map(|(place, charge)| {
+fn charged(limits: &[Counted<'_>], grown: &GrownLimits<'_>) -> Vec<CheckedQuota> {
+    let grown = grown.iter(limits).map(|(place, growth)| {
         let limit = &limits[place];
         let checked = |(name, delta, hard): (&Name, &Quantity, &Quantity)| {
             explain::checked_limit(limit, name, hard, delta.clone())
@@ -243,10 +243,10 @@ fn charged(limits: &[Counted<'_>], charges: &Charges<'_>) -> Vec<CheckedQuota> {
         CheckedQuota {
             name: limit.name().clone(),
             kind: limit.kind(),
-            resources: charge.map(checked).collect(),
+            resources: growth.map(checked).collect(),
         }
     });
-    charges.collect()
+    grown.collect()
 }
 
 /// The footprint of a changed object before the change, according to the API server: the object exists, but was not
@@ -284,8 +284,8 @@ fn grow_unseen(
         by_old_object.before = Some(Cow::Owned(seen));
         by_old_object.pending = None;
         let limits = by_old_object.limits(state);
-        let charges = by_old_object.evaluate(state, &limits, now, policy)?;
-        !charges.is_empty()
+        let grown = by_old_object.evaluate(state, &limits, now, policy)?;
+        !grown.is_empty()
     } else {
         // The growth may fit within the charge, but has to be held.
         let mut amounts = footprint.resources.iter();

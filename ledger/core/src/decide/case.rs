@@ -14,7 +14,7 @@ use crate::{
 };
 use quota_semantics::{
     Span, Timestamp,
-    admission::{self, Attempt, Charges, Denial, Limit, Operation},
+    admission::{self, Attempt, Denial, GrownLimits, Limit, Operation},
     object::{EveryClass, Footprint, Traits},
     quota::LimitedResource,
     resource::ResourceList,
@@ -164,13 +164,13 @@ impl<'a> Case<'a> {
         is_workload && (self.before.is_none() || self.bearer.is_some())
     }
 
-    /// Whether the request claims more of a workload's charge, or grows that charge. Both have to be held even if no
-    /// limit grows: as long as there are more claims than charges, charges are free.
-    pub(super) fn claims(&self) -> bool {
+    /// Whether the request draws more from a workload's charge, or grows that charge. Both have to be held even if no
+    /// limit grows: as long as there are more drawn than charged, charges are free.
+    pub(super) fn draws(&self) -> bool {
         !self.target.traits.is_plain() && !self.wanted().without_zeros().is_empty()
     }
 
-    /// The charge to each limit.
+    /// The growth of each limit.
     ///
     /// # Errors
     /// The denial, with the details for the requester.
@@ -180,9 +180,9 @@ impl<'a> Case<'a> {
         limits: &[Counted<'_>],
         now: Timestamp,
         policy: &Policy,
-    ) -> Result<Charges<'_>, Refusal> {
+    ) -> Result<GrownLimits<'_>, Refusal> {
         let denial = match self.decide(state, limits, policy) {
-            Ok(charges) => return Ok(charges),
+            Ok(grown) => return Ok(grown),
             Err(Cause::Refusal(refusal)) => return Err(refusal),
             Err(Cause::Denial(denial)) => denial,
         };
@@ -200,7 +200,7 @@ impl<'a> Case<'a> {
         })))
     }
 
-    /// The charge to each limit.
+    /// The growth of each limit.
     ///
     /// # Errors
     /// Without what takes longer than the decision: texts and the search for room.
@@ -209,7 +209,7 @@ impl<'a> Case<'a> {
         state: &State,
         limits: &[Counted<'_>],
         policy: &Policy,
-    ) -> Result<Charges<'_>, Cause> {
+    ) -> Result<GrownLimits<'_>, Cause> {
         self.refuse_move(state)?;
         let namespace = &self.request.namespace;
         if let Some(group) = state.undecided_group(namespace, &self.wanted()) {
@@ -255,26 +255,26 @@ impl<'a> Case<'a> {
         &self,
         limits: &[Counted<'_>],
         policy: &Policy,
-    ) -> Result<Charges<'_>, Denial> {
-        let charges = self.evaluate_against(limits, &policy.limited)?;
+    ) -> Result<GrownLimits<'_>, Denial> {
+        let grown = self.evaluate_against(limits, &policy.limited)?;
         // Kubernetes looks at amounts only where a limit applies, and stores nothing otherwise. A reservation counts for
         // the limits to come.
-        if charges.is_empty() {
+        if grown.is_empty() {
             admission::refuse_negative(&self.target)?;
         }
         if self.pending.is_some() && self.request.subresource != "status" {
             self.refuse_excess(limits)?;
         }
         self.refuse_unlimited(limits, policy)?;
-        Ok(charges)
+        Ok(grown)
     }
 
-    /// The charge to each of these limits.
+    /// The growth of each of these limits.
     pub(super) fn evaluate_against<L: Limit>(
         &self,
         limits: &[L],
         limited: &[LimitedResource],
-    ) -> Result<Charges<'_>, Denial> {
+    ) -> Result<GrownLimits<'_>, Denial> {
         let request = self.request;
         let attempt = Attempt {
             kind: &request.resource,

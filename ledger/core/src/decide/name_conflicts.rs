@@ -106,7 +106,7 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
 /// Whether the request needs a reservation even if no limit grows now: it will need capacity when the object that bears
 /// its name ends, or when workloads are charged less.
 pub(super) fn needs_later(state: &State, case: &Case<'_>) -> bool {
-    if !(case.waits || case.claims()) || case.holds_target() {
+    if !(case.waits || case.draws()) || case.holds_target() {
         return false;
     }
     let limits = case.limits(state);

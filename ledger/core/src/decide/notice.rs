@@ -4,14 +4,14 @@ use super::{Audience, Notice, case::Case};
 use crate::state::Counted;
 use quota_semantics::{
     Name,
-    admission::{Charges, Limit as _},
+    admission::{GrownLimits, Limit as _},
     group::Enforcement,
     quantity::Quantity,
 };
 
 impl Case<'_> {
-    /// The notices for a grant with these charges to [`Case::limits`].
-    pub(super) fn notices(&self, limits: Vec<Counted<'_>>, charges: &Charges<'_>) -> Vec<Notice> {
+    /// The notices for a grant with this growth of [`Case::limits`].
+    pub(super) fn notices(&self, limits: Vec<Counted<'_>>, grown: &GrownLimits<'_>) -> Vec<Notice> {
         let plain = |limit: &&Counted<'_>| {
             let is_enforced = limit.enforcement() == Enforcement::Enforce;
             is_enforced && limit.has_no_soft_limits()
@@ -19,9 +19,8 @@ impl Case<'_> {
         if limits.iter().all(|limit| plain(&limit)) {
             return Vec::new();
         }
-        let charges = charges.iter(&limits);
-        let soft: Vec<_> =
-            charges.flat_map(|(place, charge)| soft(&limits[place], charge)).collect();
+        let grown = grown.iter(&limits);
+        let soft: Vec<_> = grown.flat_map(|(place, growth)| soft(&limits[place], growth)).collect();
         let passed = limits.into_iter().filter_map(|limit| self.passed(limit));
         passed.chain(soft).collect()
     }
@@ -42,7 +41,7 @@ impl Case<'_> {
 
 fn soft<'c>(
     limit: &Counted<'_>,
-    charge: impl Iterator<Item = (&'c Name, &'c Quantity, &'c Quantity)>,
+    growth: impl Iterator<Item = (&'c Name, &'c Quantity, &'c Quantity)>,
 ) -> Vec<Notice> {
     let above = |(resource, growth, _): (&Name, &Quantity, _)| {
         let soft = limit.soft(resource)?;
@@ -58,5 +57,5 @@ fn soft<'c>(
             ),
         })
     };
-    charge.filter_map(above).collect()
+    growth.filter_map(above).collect()
 }

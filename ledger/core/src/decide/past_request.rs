@@ -16,7 +16,7 @@ use crate::{
 };
 use quota_semantics::{
     Name,
-    admission::{Charges, Denial, Limit, LimitKind},
+    admission::{Denial, GrownLimits, Limit, LimitKind},
     object::{Footprint, GroupResource},
     quantity::Quantity,
     quota::spec::Spec,
@@ -162,11 +162,11 @@ impl PastRequest {
         let case = self.case(past.facts, &self.request);
         let mut limits = case.limits(past.limits);
         deciding.retain(&mut limits);
-        let (charges, decided) = match case.decide(past.limits, &limits, &NEUTRAL) {
-            Ok(charges) => (charges, Ok(())),
+        let (grown, decided) = match case.decide(past.limits, &limits, &NEUTRAL) {
+            Ok(grown) => (grown, Ok(())),
             Err(cause) => (unrefused(&case, &limits), self.excuse(past, deciding, cause)),
         };
-        self.report(&case, &limits, &charges, need);
+        self.report(&case, &limits, &grown, need);
         decided
     }
 
@@ -189,7 +189,7 @@ impl PastRequest {
         &self,
         case: &Case<'_>,
         limits: &[Counted<'_>],
-        charges: &Charges<'_>,
+        grown: &GrownLimits<'_>,
         mut need: impl FnMut(Need<'_>),
     ) {
         let mut report = |limit: &Counted<'_>, (resource, growth, hard): Grown<'_>| {
@@ -204,8 +204,8 @@ impl PastRequest {
                 total,
             });
         };
-        for (place, charge) in charges.iter(limits) {
-            charge.for_each(|grown| report(&limits[place], grown));
+        for (place, growth) in grown.iter(limits) {
+            growth.for_each(|name| report(&limits[place], name));
         }
         if case.pending.is_some() {
             // A reservation that moves to other limits takes more of them than its object grows by.
@@ -314,8 +314,8 @@ static NEUTRAL: LazyLock<Policy> = LazyLock::new(|| Policy {
     ..Policy::default()
 });
 
-/// The charge to each limit, whether or not there is room.
-fn unrefused<'c>(case: &'c Case<'_>, limits: &[Counted<'_>]) -> Charges<'c> {
+/// The growth of each limit, whether or not there is room.
+fn unrefused<'c>(case: &'c Case<'_>, limits: &[Counted<'_>]) -> GrownLimits<'c> {
     let open: Vec<Open<'_, '_>> = limits.iter().map(Open).collect();
     // Without a limit that is enforced, nothing refuses but negative amounts, which nobody was granted.
     case.evaluate_against(&open, &[]).unwrap_or_default()

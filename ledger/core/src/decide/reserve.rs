@@ -99,13 +99,13 @@ pub fn check(
     let limits = case.limits(state);
     // What a check shows is its purpose, so that nothing is omitted.
     let shows_all = Policy { shown_max: usize::MAX, ..policy.clone() };
-    let charges = case.evaluate(state, &limits, now, &shows_all)?;
+    let grown = case.evaluate(state, &limits, now, &shows_all)?;
     let unlimited = state::unlimited(&limits, &case.target);
     Ok(Checked {
         quotas: checked_quotas(&limits, &case.wanted(), usize::MAX).0,
         warn_of: case.unlimited_to_warn_of(&limits, &unlimited, policy),
         unlimited,
-        notices: case.notices(limits, &charges),
+        notices: case.notices(limits, &grown),
     })
 }
 
@@ -138,10 +138,10 @@ fn decide(
         return Err(Refusal::NotOwner(uid.clone()));
     }
     let limits = case.limits(state);
-    let charges = case.evaluate(state, &limits, now, policy)?;
+    let grown = case.evaluate(state, &limits, now, policy)?;
     let holding = case.holding(&limits);
     let unlimited = case.unlimited_to_warn_of(&limits, &holding.unlimited, policy);
-    let notices = case.notices(limits, &charges);
+    let notices = case.notices(limits, &grown);
     let events = case.grant(state, now, ttl, policy, Some(by))?;
     *overlay = case.overlay;
     Ok(Decision {

@@ -33,7 +33,7 @@ pub(crate) struct Counted<'a> {
     reserved: &'a ResourceList,
     /// The changes of the decision to both: amounts to add.
     changed: Option<&'a Sums>,
-    /// The claims of replicas less the charges of workloads, from the sums of the namespace.
+    /// The draws of replicas less the charges of workloads, from the sums of the namespace.
     balance: &'a Balance,
     /// The growth of the counted amounts, if it differs from the growth of the object's amounts.
     growth: Option<ResourceList>,

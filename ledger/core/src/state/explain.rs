@@ -381,11 +381,11 @@ impl PartsView {
 /// The kind, the uid and the place of a part.
 type Place = (Kind, Uid, u32);
 
-/// The charges of workloads and the claims of replicas: of both sums the larger counts.
+/// The charges of workloads and the draws of replicas: of both sums the larger counts.
 #[derive(Default)]
 struct Shares {
     charged: Vec<(Sequence, Quantity, Place)>,
-    claimed: Vec<(Sequence, Quantity, Place)>,
+    drawn: Vec<(Sequence, Quantity, Place)>,
 }
 
 impl Shares {
@@ -400,12 +400,12 @@ impl Shares {
         match how {
             Amount::Plain => first.offer(amount, kind, &uid, place),
             Amount::Charged => self.charged.push((entry, amount, (kind, uid, place))),
-            Amount::Claimed => self.claimed.push((entry, amount, (kind, uid, place))),
+            Amount::Drawn => self.drawn.push((entry, amount, (kind, uid, place))),
         }
     }
 
-    /// Offers the charges, and the newest claims as far as they exceed the charges. A pending charge counts for less if
-    /// earlier claims already count beyond the present charges.
+    /// Offers the charges, and the newest draws as far as they exceed the charges. A pending charge counts for less if
+    /// earlier draws already count beyond the present charges.
     fn offer_to(mut self, first: &mut First<'_>) {
         let sum = |parts: &[(Sequence, Quantity, Place)], used_only: bool| {
             let mut sum = Quantity::ZERO;
@@ -417,14 +417,14 @@ impl Shares {
             sum
         };
         let beyond = |used_only| {
-            let claimed = sum(&self.claimed, used_only);
-            claimed.subtract_non_negative(&sum(&self.charged, used_only))
+            let drawn = sum(&self.drawn, used_only);
+            drawn.subtract_non_negative(&sum(&self.charged, used_only))
         };
         let (used, all) = (beyond(true), beyond(false));
         let mut left_of_used = used.clone();
         let mut left_of_reserved = all.subtract_non_negative(&used);
         let mut doubled = used.subtract_non_negative(&all);
-        for parts in [&mut self.charged, &mut self.claimed] {
+        for parts in [&mut self.charged, &mut self.drawn] {
             parts.sort_unstable_by(|a, b| (b.0, &b.2).cmp(&(a.0, &a.2)));
         }
         for (_, mut amount, (kind, uid, place)) in self.charged {
@@ -435,7 +435,7 @@ impl Shares {
             }
             first.offer(amount, kind, &uid, place);
         }
-        for (_, amount, (kind, uid, place)) in self.claimed {
+        for (_, amount, (kind, uid, place)) in self.drawn {
             let left = match kind {
                 Kind::Reservation => &mut left_of_reserved,
                 Kind::Object | Kind::Commit => &mut left_of_used,

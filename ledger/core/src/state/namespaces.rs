@@ -193,7 +193,7 @@ pub(crate) fn growth<'t>(
     }
 }
 
-/// The basis of a claim for an object that was not observed.
+/// A claim: what counts for an object beside its observed version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// A pending reservation.

@@ -1,11 +1,11 @@
 //! Sums: of a namespace, of a quota with scopes, or of a namespace in a group.
 //!
-//! For each name they hold all plain amounts, and the larger of the charges of workloads and the claims of replicas
-//! ([`Amount`]). The *balance* of a name is the claims less the charges; a positive balance counts in addition to plain
+//! For each name they hold all plain amounts, and the larger of the charges of workloads and the draws of replicas
+//! ([`Amount`]). The *balance* of a name is the draws less the charges; a positive balance counts in addition to plain
 //! and charged amounts. Pending amounts are set against all others, so that a replica that is observed before its
 //! workload counts once, too.
 //!
-//! Whatever is claimed, the sum is at least the need of all replicas; and when an object or reservation ends, no sum
+//! Whatever is drawn, the sum is at least the need of all replicas; and when an object or reservation ends, no sum
 //! grows.
 //!
 //! A sum has no zeros: a name goes when the last amount of it does. Otherwise whoever makes up names of resources could let
@@ -30,7 +30,7 @@ pub(crate) struct Sums {
     pub(crate) balance: Balance,
 }
 
-/// The claims of replicas less the charges of workloads, of the used and of the reserved amounts. No zeros. Not part of
+/// The draws of replicas less the charges of workloads, of the used and of the reserved amounts. No zeros. Not part of
 /// images, since it can be derived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Balance {
@@ -51,7 +51,7 @@ pub(crate) enum Change {
 pub(crate) struct Parts<'a> {
     /// Plain and charged amounts.
     pub(crate) direct: Cow<'a, ResourceList>,
-    /// Claimed less charged amounts.
+    /// Drawn less charged amounts.
     shift: ResourceList,
 }
 
@@ -68,10 +68,10 @@ impl<'a> Parts<'a> {
         if traits.is_plain() {
             return Self { direct: amounts, shift: ResourceList::new() };
         }
-        let mut shift = amounts.mask(|name| traits.amount(name) == Amount::Claimed);
+        let mut shift = amounts.mask(|name| traits.amount(name) == Amount::Drawn);
         shift.subtract(&amounts.mask(|name| traits.amount(name) == Amount::Charged));
         Self {
-            direct: Cow::Owned(amounts.mask(|name| traits.amount(name) != Amount::Claimed)),
+            direct: Cow::Owned(amounts.mask(|name| traits.amount(name) != Amount::Drawn)),
             shift,
         }
     }

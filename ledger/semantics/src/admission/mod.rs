@@ -1,4 +1,4 @@
-//! The decision about one request: may this object be created or grown, and which quotas does it charge?
+//! The decision about one request: may this object be created or grown, and which quotas does it grow?
 //!
 //! This is Kubernetes' ResourceQuota admission for a single request, as a pure function: the vectors in
 //! `tests/vectors/admission.jsonl` compare it with Kubernetes' own outcomes and messages. Kubernetes' batches, write
@@ -55,7 +55,7 @@ pub trait Limit {
         true
     }
 
-    /// Whether it denies a request that does not fit; otherwise the request is charged nevertheless.
+    /// Whether it denies a request that does not fit; otherwise the request counts nevertheless.
     fn is_enforced(&self) -> bool {
         true
     }
@@ -97,7 +97,7 @@ pub struct Attempt<'a, 'f> {
     /// The present footprint; only for an update.
     pub old: Option<&'f Footprint>,
     /// Whether the old object is stored (has a resourceVersion). If not, the update creates it, and
-    /// is charged in full.
+    /// counts in full.
     pub old_has_version: bool,
     /// The requirements of a quota on these names that are not met, as in
     /// [`Object::missing_requirements`](crate::object::Object::missing_requirements).
@@ -107,21 +107,21 @@ pub struct Attempt<'a, 'f> {
     pub context: &'a dyn Context,
 }
 
-/// The charges of a request to the limits that were given.
+/// The limits that a request grows, and by how much.
 #[derive(Debug, Default)]
-pub struct Charges<'a> {
-    /// The places of the charged limits, in order.
+pub struct GrownLimits<'a> {
+    /// The places of the limits that grow, in order.
     limits: Vec<usize>,
     growth: Growth<'a>,
 }
 
-impl Charges<'_> {
-    /// Whether no limit is charged.
+impl GrownLimits<'_> {
+    /// Whether no limit grows.
     pub const fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
 
-    /// The places of the charged limits, each with the growth of its names: name, growth, limit. No growth is zero, and
+    /// The places of the limits that grow, each with the growth of its names: name, growth, limit. No growth is zero, and
     /// each limit has one. `limits` are those that were given.
     pub fn iter<'c, L: Limit>(
         &'c self,
@@ -132,7 +132,7 @@ impl Charges<'_> {
     }
 }
 
-/// Decides about one request. On success returns the charge to each quota; quotas without a charge are left out.
+/// Decides about one request. On success returns the growth of each limit that grows.
 /// `limits` are the quotas of the namespace: if several fail, the first one is named.
 ///
 /// Whether the request needs a decision at all is up to [`evaluated`].
@@ -143,13 +143,13 @@ pub fn evaluate<'f, L: Limit>(
     limits: &[L],
     attempt: &Attempt<'_, 'f>,
     limited: &[LimitedResource],
-) -> Result<Charges<'f>, Denial> {
+) -> Result<GrownLimits<'f>, Denial> {
     if limits.is_empty() && limited.is_empty() {
-        return Ok(Charges::default());
+        return Ok(GrownLimits::default());
     }
     // Kubernetes allows a request if the configuration has an invalid selector.
     let Ok(demand) = Demand::of(attempt, limited) else {
-        return Ok(Charges::default());
+        return Ok(GrownLimits::default());
     };
     let mut covered = Vec::new();
     let mut applying = Vec::with_capacity(limits.len());
@@ -165,28 +165,28 @@ pub fn evaluate<'f, L: Limit>(
         places => places.iter().any(|&place| !growth.of_limit(&limits[place]).is_empty()),
     };
     if !grows {
-        return Ok(Charges::default());
+        return Ok(GrownLimits::default());
     }
     demand.refuse_uncovered(applying.iter().map(|&place| &limits[place]), &covered, attempt)?;
 
-    let mut charges = Charges { limits: applying, growth };
+    let mut grown = GrownLimits { limits: applying, growth };
     let mut excess = Ok(());
-    charges.limits.retain(|&place| {
+    grown.limits.retain(|&place| {
         let limit = &limits[place];
         let mut counted = limit.counting();
-        let (mut is_charged, mut may_exceed) = (false, false);
-        for (name, amount, hard) in charges.growth.within(limit) {
+        let (mut grows, mut may_exceed) = (false, false);
+        for (name, amount, hard) in grown.growth.within(limit) {
             let mut total = counted(name);
             total.add_assign(amount);
-            is_charged = true;
+            grows = true;
             may_exceed |= total > *hard;
         }
         if may_exceed && excess.is_ok() && attempt.subresource != "status" {
-            excess = refuse_excess(limit, charges.growth.of_limit(limit));
+            excess = refuse_excess(limit, grown.growth.of_limit(limit));
         }
-        is_charged
+        grows
     });
-    excess.map(|()| charges)
+    excess.map(|()| grown)
 }
 
 /// The total that would count against the limit of a name.

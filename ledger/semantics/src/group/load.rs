@@ -79,19 +79,19 @@ impl Load {
 
     /// The amount that the parent sets aside for the group: the amount set aside in the group, and the unused part of
     /// its own guarantee.
-    pub fn claim(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
-        let mut claim = self.set_aside.get(name).cloned().unwrap_or_default();
-        claim.add_assign(&self.unused(guaranteed, name));
-        claim
+    pub fn need(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
+        let mut need = self.set_aside.get(name).cloned().unwrap_or_default();
+        need.add_assign(&self.unused(guaranteed, name));
+        need
     }
 }
 
 /// All amounts that the parent sets aside for the group.
-pub fn claims<L: Loads>(loads: &L, group: L::Id) -> ResourceList {
+pub fn needs<L: Loads>(loads: &L, group: L::Id) -> ResourceList {
     let (load, guaranteed) = (loads.load(group), loads.guaranteed(group));
     let names = load.set_aside.names().chain(guaranteed.names());
-    let claim = |name: &Name| (name.clone(), load.claim(guaranteed, name));
-    names.map(claim).collect()
+    let need = |name: &Name| (name.clone(), load.need(guaranteed, name));
+    names.map(need).collect()
 }
 
 /// Adds amounts to one group, or removes them if negative, and changes the amounts set aside in its ancestors
@@ -104,7 +104,7 @@ pub fn count<L: LoadsMut>(
     adds: bool,
 ) {
     let guaranteed = !loads.guaranteed(group).is_empty();
-    let before = guaranteed.then(|| claims_on(loads, group, amounts));
+    let before = guaranteed.then(|| needs_on(loads, group, amounts));
     let load = loads.load_mut(group);
     let list = match sum {
         Sum::Used => &mut load.used,
@@ -118,29 +118,29 @@ pub fn count<L: LoadsMut>(
         list.drop_zeros_of(amounts);
     }
     if let Some(before) = before {
-        let after = claims_on(loads, group, amounts);
+        let after = needs_on(loads, group, amounts);
         raise(loads, loads.parent(group), difference(&after, &before));
     }
 }
 
-/// Changes the amounts set aside in a group and its ancestors, by `change` in the claim of one of its children.
+/// Changes the amounts set aside in a group and its ancestors, by `change` in the need of one of its children.
 pub fn raise<L: LoadsMut>(loads: &mut L, group: Option<L::Id>, change: ResourceList) {
     let (mut at, mut change) = (group, change.without_zeros());
     while let (Some(group), false) = (at, change.is_empty()) {
-        let before = claims_on(loads, group, &change);
+        let before = needs_on(loads, group, &change);
         let set_aside = &mut loads.load_mut(group).set_aside;
         if set_aside.add(&change) {
             set_aside.drop_zeros_of(&change);
         }
-        change = difference(&claims_on(loads, group, &change), &before);
+        change = difference(&needs_on(loads, group, &change), &before);
         at = loads.parent(group);
     }
 }
 
-fn claims_on<L: Loads>(loads: &L, group: L::Id, names: &ResourceList) -> ResourceList {
+fn needs_on<L: Loads>(loads: &L, group: L::Id, names: &ResourceList) -> ResourceList {
     let (load, guaranteed) = (loads.load(group), loads.guaranteed(group));
-    let claim = |name: &Name| (name.clone(), load.claim(guaranteed, name));
-    names.names().map(claim).collect()
+    let need = |name: &Name| (name.clone(), load.need(guaranteed, name));
+    names.names().map(need).collect()
 }
 
 fn difference(after: &ResourceList, before: &ResourceList) -> ResourceList {

@@ -83,16 +83,16 @@ pub enum Traits {
 }
 
 /// How an amount counts. For each name a limit counts all [plain](Amount::Plain) amounts, and the larger of the charged
-/// and the claimed amounts. So the pods of a charged workload are not counted twice; and whatever owner a pod names, it
-/// never counts for less than its excess over the charges that other pods do not claim.
+/// and the drawn amounts. So the pods of a charged workload are not counted twice; and whatever owner a pod names, it
+/// never counts for less than its excess over the charges that other pods do not draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// By itself.
     Plain,
     /// A workload is charged it for its pods.
     Charged,
-    /// A pod that names a charged workload as its owner needs it.
-    Claimed,
+    /// A pod that names a charged workload as its owner draws it from the charge.
+    Drawn,
 }
 
 impl Traits {
@@ -100,7 +100,7 @@ impl Traits {
     pub fn amount(&self, name: &str) -> Amount {
         match self {
             Self::Template { replica, .. } if replica.get(name).is_some() => Amount::Charged,
-            Self::Replica(_) if !name.starts_with("count/") => Amount::Claimed,
+            Self::Replica(_) if !name.starts_with("count/") => Amount::Drawn,
             _ => Amount::Plain,
         }
     }

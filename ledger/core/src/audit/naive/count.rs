@@ -114,7 +114,7 @@ struct Tally {
     /// The amount that workloads are charged for their pods.
     charged: Quantity,
     /// The amount of pods that name such a workload as their creator.
-    claimed: Quantity,
+    drawn: Quantity,
 }
 
 impl Tally {
@@ -122,7 +122,7 @@ impl Tally {
         let sum = match footprint.traits.amount(resource) {
             Amount::Plain => &mut self.plain,
             Amount::Charged => &mut self.charged,
-            Amount::Claimed => &mut self.claimed,
+            Amount::Drawn => &mut self.drawn,
         };
         sum.add_assign(amount);
     }
@@ -146,7 +146,7 @@ impl Tally {
     /// excess.
     fn total(&self) -> Quantity {
         let mut total = self.plain.clone();
-        total.add_assign((&self.charged).max(&self.claimed));
+        total.add_assign((&self.charged).max(&self.drawn));
         total
     }
 }

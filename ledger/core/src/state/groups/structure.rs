@@ -17,7 +17,7 @@ use quota_semantics::{
     group::{
         Spec,
         extension::PREFIX,
-        load::{claims, raise},
+        load::{needs, raise},
         tree::Forest,
     },
     resource::ResourceList,
@@ -73,12 +73,12 @@ fn chooses_the_same(before: &Spec, after: &Spec) -> bool {
 impl Groups {
     /// Adds the guarantee of a child to the amounts set aside in its parent, or removes it.
     fn set_aside(&mut self, parent: Option<u32>, child: u32, adds: bool) {
-        let claims = claims(self, child);
+        let needs = needs(self, child);
         let change = match adds {
-            true => claims,
+            true => needs,
             false => {
                 let mut negative = ResourceList::new();
-                negative.subtract(&claims);
+                negative.subtract(&needs);
                 negative
             }
         };

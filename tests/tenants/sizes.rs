@@ -271,7 +271,7 @@ fn a_quantity_is_shown_in_its_canonical_form() {
     let message = review["response"]["status"]["message"].as_str().unwrap();
     assert!(message.contains("requested: requests.cpu=3,"), "{message}");
     let entries = callers.get("root", "/v1/entries?from=1").to_string();
-    for text in [&*written, "+2", "01.500Gi", "\"01\"", "+1Ki", "002", "+3"] {
+    for text in [&*written, "+2", "01.500Gi", "\"01\"", "+1Ki", "\"002\"", "+3"] {
         assert!(!entries.contains(text), "{text}: {entries}");
     }
 }

@@ -97,7 +97,6 @@ fn last_event(id: &http::HeaderValue) -> Result<Sequence, Problem> {
 }
 
 /// What a watch sends.
-#[expect(clippy::large_enum_variant, reason = "nearly all are entries, and none is kept")]
 enum Item {
     Entry(Shown),
     /// The watch has sent all entries up to this one that its client wants.

@@ -61,7 +61,7 @@ impl Names {
             return u32::try_from(place).ok();
         }
         let same = |&number: &u32| self.list[number as usize] == *name;
-        self.index.find(hash_of(&self.hasher, name), same).copied()
+        self.index.find(hash_of_text(&self.hasher, name), same).copied()
     }
 
     fn add(&mut self, name: &Name, known: Option<usize>) -> u32 {
@@ -83,14 +83,15 @@ impl Names {
 
     fn enter(&mut self, number: u32) {
         let Self { list, index, hasher, .. } = self;
-        let hash = |number: &u32| hash_of(hasher, &list[*number as usize]);
+        let hash = |number: &u32| hash_of_text(hasher, &list[*number as usize]);
         index.insert_unique(hash(&number), number, hash);
     }
 }
 
-fn hash_of(hasher: &DefaultHashBuilder, name: &Name) -> u64 {
+/// The hash of a text by its bytes alone.
+pub(crate) fn hash_of_text(hasher: &DefaultHashBuilder, text: &str) -> u64 {
     let mut hasher = hasher.build_hasher();
-    hasher.write(name.as_bytes());
+    hasher.write(text.as_bytes());
     hasher.finish()
 }
 

@@ -259,9 +259,7 @@ impl<'a> Case<'a> {
         let grown = self.evaluate_against(limits, &policy.limited)?;
         // Kubernetes looks at amounts only where a limit applies, and stores nothing otherwise. A reservation counts for
         // the limits to come.
-        if grown.is_empty() {
-            admission::refuse_negative(&self.target)?;
-        }
+        admission::refuse_negative(&self.target)?;
         if self.pending.is_some() && self.request.subresource != "status" {
             self.refuse_excess(limits)?;
         }
@@ -357,6 +355,7 @@ impl<'a> Case<'a> {
 
     /// Whether the reservation counts for more against the bounds on pending ones than those that it replaces.
     fn counts_for_more(&self) -> bool {
+        // Each counts as one at least.
         self.replaced == 0 || size::count_of_reserved(&self.target) > self.replaced
     }
 

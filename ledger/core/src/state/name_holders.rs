@@ -79,6 +79,9 @@ impl NameHolders {
 
     /// The places of the reservations that wait for the name of an object.
     fn waiting_for(&self, bearer: &Uid) -> Vec<u32> {
+        if self.by_bearer.is_empty() {
+            return Vec::new();
+        }
         let first = (bearer.clone(), 0);
         let pairs = self.by_bearer.range(first..);
         let of_it = pairs.take_while(|(other, _)| other == bearer);
@@ -157,14 +160,7 @@ impl State {
     }
 
     /// Removes or restores the amounts that are held beside an object by the reservations that wait for its name.
-    #[inline]
     pub(super) fn change_waiting(&mut self, bearer: Key<'_>, direction: Change) {
-        if !self.bearers.by_bearer.is_empty() {
-            self.change_some_waiting(bearer, direction);
-        }
-    }
-
-    fn change_some_waiting(&mut self, bearer: Key<'_>, direction: Change) {
         let waiting = self.waiting_for(bearer);
         if !waiting.is_empty()
             && let Some(namespace) = self.namespaces.place(bearer.0)

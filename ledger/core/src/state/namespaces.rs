@@ -2,10 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::{
-    hash::{BuildHasher, Hasher},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -15,7 +12,7 @@ use super::{
     sums::{Change, Excess, Parts, Sums},
 };
 use crate::{
-    codec::record,
+    codec::{hash_of_text, record},
     event::{NamespaceRecord, QuotaRecord, Sequence},
 };
 use quota_semantics::{
@@ -297,12 +294,6 @@ impl Namespace {
     }
 }
 
-fn hash_of(hasher: &DefaultHashBuilder, name: &str) -> u64 {
-    let mut hasher = hasher.build_hasher();
-    hasher.write(name.as_bytes());
-    hasher.finish()
-}
-
 /// All namespaces, by place and name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Namespaces {
@@ -325,15 +316,16 @@ impl Namespaces {
 
     fn index(&mut self, name: &Name, place: u32) {
         let Self { slab, places, hasher, .. } = self;
-        let rehash =
-            |&place: &u32| slab.get(place).map_or(0, |namespace| hash_of(hasher, &namespace.name));
-        places.insert_unique(hash_of(hasher, name), place, rehash);
+        let rehash = |&place: &u32| {
+            slab.get(place).map_or(0, |namespace| hash_of_text(hasher, &namespace.name))
+        };
+        places.insert_unique(hash_of_text(hasher, name), place, rehash);
         self.by_name.insert(name.clone(), place);
     }
 
     pub(crate) fn place(&self, name: &str) -> Option<u32> {
         let same = |&place: &u32| self.get(place).name == *name;
-        let place = self.places.find(hash_of(&self.hasher, name), same);
+        let place = self.places.find(hash_of_text(&self.hasher, name), same);
         place.copied()
     }
 
@@ -364,7 +356,7 @@ impl Namespaces {
         }
         if let Some(namespace) = self.slab.remove(place) {
             self.by_name.remove(&namespace.name);
-            let hash = hash_of(&self.hasher, &namespace.name);
+            let hash = hash_of_text(&self.hasher, &namespace.name);
             if let Ok(entry) = self.places.find_entry(hash, |&other| other == place) {
                 entry.remove();
             }

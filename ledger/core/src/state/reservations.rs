@@ -49,7 +49,7 @@ pub(crate) struct Reservations {
 impl Reservations {
     pub(crate) fn from_parts(mut slab: Slab<Tracked, CHUNK>, ended_bytes: Option<u64>) -> Self {
         for place in 0..slab.places() {
-            slab.get_mut(place).into_iter().for_each(Tracked::settle);
+            slab.get_mut(place).into_iter().for_each(Tracked::measure);
         }
         let mut reservations = Self { ended_bytes, ..Self::default() };
         reservations.by_uid.reserve(slab.len() as usize, |_| 0);
@@ -155,7 +155,6 @@ impl Reservations {
         }
     }
 
-    #[inline]
     fn find_in(
         &self,
         table: &HashTable<u32>,
@@ -163,18 +162,9 @@ impl Reservations {
         uid: &Uid,
     ) -> Option<(u32, &Tracked)> {
         // Mostly nothing is committed, and then nothing need be hashed.
-        match table.is_empty() {
-            true => None,
-            false => self.find_in_full(table, namespace, uid),
+        if table.is_empty() {
+            return None;
         }
-    }
-
-    fn find_in_full(
-        &self,
-        table: &HashTable<u32>,
-        namespace: &str,
-        uid: &Uid,
-    ) -> Option<(u32, &Tracked)> {
         let same = |&place: &u32| self.get(place).is(namespace, uid);
         let place = *table.find(hash_of(&self.hasher, namespace, uid), same)?;
         Some((place, self.get(place)))
@@ -234,7 +224,7 @@ impl Reservations {
         let before = tracked.reservation.expiration;
         self.pending.remove(tracked);
         change(Arc::make_mut(&mut tracked.reservation));
-        tracked.settle();
+        tracked.measure();
         self.pending.add(tracked);
         let after = tracked.reservation.expiration;
         self.expirations.remove(&(before, place));

@@ -119,8 +119,8 @@ impl Tracked {
         Self { reservation, entry, ended: None, owner, committed: None, bytes }
     }
 
-    /// Computes again what follows from the reservation.
-    pub(crate) fn settle(&mut self) {
+    /// Computes the size again after the reservation has changed.
+    pub(crate) fn measure(&mut self) {
         self.bytes = size::of_reservation(&self.reservation);
     }
 

@@ -23,11 +23,13 @@ pub(in crate::state) struct Claims {
 
 impl State {
     pub(super) fn grant(&mut self, entry: &Entry, reservation: &Arc<Reservation>) {
-        let namespace = self.ensure_namespace(&reservation.namespace);
-        let before = self.reservations.place_of(&reservation.namespace, &reservation.uid);
-        if let Some((before, true)) = before {
-            self.bearers.remove(before);
+        let key = (&reservation.namespace, &reservation.uid);
+        let before = self.reservations.place_of(key.0, key.1);
+        // Whoever grants it has ended a pending one before; a forged ledger may not have.
+        if let Some((_, true)) = before {
+            self.end(entry, key, End::Superseded);
         }
+        let namespace = self.ensure_namespace(key.0);
         let replaced = before.map(|(place, _)| place);
         let owner = entry.actor.principal.clone();
         let place = self.reservations.insert(replaced, reservation.clone(), owner, entry.sequence);

@@ -10,7 +10,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use quota_bench::world::{self, fold, uid};
 use quota_core::{
     codec,
-    decide::{self, FingerprintedRequest, Policy},
+    decide::{self, Policy},
     event::{Entry, Event},
     state::State,
 };
@@ -43,8 +43,7 @@ fn deciding(criterion: &mut Criterion) {
     let state = fold(&history());
     let policy = Policy::default();
     let now = state.head().time;
-    let request =
-        FingerprintedRequest::from(world::reserve_request(uid(1 << 40 | 7), namespace(7), 7));
+    let request = world::reserve_request(uid(1 << 40 | 7), namespace(7), 7);
     let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(1));
     // What no decision can do without: three look-ups and three exact sums.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 use bytes::Bytes;
 use quota_core::{
     codec,
-    decide::{self, FingerprintedRequest, Policy, Request},
+    decide::{self, Policy, Request},
     event::{Actor, Entry},
     source::{self, Observation},
     state::State,
@@ -67,7 +67,7 @@ fn deciding(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::Requester::holder("bench");
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES).map(request).map(FingerprintedRequest::from).collect();
+    let requests: Vec<_> = (0..TIMES).map(request).collect();
     measured(&mut || {
         for request in &requests {
             black_box(decide::reserve(&state, now, &by, request, &policy)).expect("there is room");
@@ -81,7 +81,7 @@ fn deciding_together(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::Requester::holder("bench");
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES).map(newer).map(FingerprintedRequest::from).collect();
+    let requests: Vec<_> = (0..TIMES).map(newer).collect();
     measured(&mut || {
         for batch in requests.chunks(100) {
             black_box(decide::reserve_all(&state, now, &by, batch, &policy))
@@ -96,7 +96,7 @@ fn granting(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::Requester::holder("bench");
     let actor = Actor::named("bench");
-    let requests: Vec<_> = (0..TIMES).map(newer).map(FingerprintedRequest::from).collect();
+    let requests: Vec<_> = (0..TIMES).map(newer).collect();
     let mut open = OpenBatch::default();
     let mut transaction = WriteTransaction::new(&mut state, &mut open, Timestamp::EPOCH);
     measured(&mut || {
@@ -261,7 +261,7 @@ fn reserved() -> State {
     let now = state.head().time;
     let mut open = OpenBatch::default();
     let mut transaction = WriteTransaction::new(&mut state, &mut open, now);
-    for request in (0..TIMES).map(request).map(FingerprintedRequest::from) {
+    for request in (0..TIMES).map(request) {
         let reserved = decide::reserve(transaction.state(), now, &by, &request, &policy);
         let events = reserved.expect("there is room").events;
         transaction.record(&Actor::named("bench"), events);

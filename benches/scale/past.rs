@@ -122,7 +122,7 @@ impl Month {
             created: BEGIN,
             expiration: BEGIN.plus(MONTH),
             after_version: 0,
-            request: [0; 16],
+            requested: None,
         };
         let mut observed = pod(uid(number), space(number), name, 1, footprint(number));
         if let Event::ObjectObserved(object) = &mut observed {

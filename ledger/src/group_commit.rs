@@ -323,7 +323,7 @@ mod tests {
                 created: at(1),
                 expiration: at(50),
                 after_version: 0,
-                request: [0; 16],
+                requested: None,
             }))
         };
         let held = (0..HELD).map(|number| granted(number, "pods"));

@@ -312,11 +312,6 @@ impl Hook {
         if let Some(sequence) = self.unlimited(&review.request.namespace).await? {
             return Ok(Decided { outcome: Ok(decide::Decision::default()), sequence, hold: None });
         }
-        // The digest is computed here, not on the decider thread, which all other jobs wait for; the review is freed
-        // here, too.
-        if review.holds {
-            review.request.digest();
-        }
         let actor = actor.clone();
         let denials = ledger.denials().cloned();
         let decision = move |context: &mut DecisionContext<'_>, review: &Review| {

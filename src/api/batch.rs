@@ -8,7 +8,7 @@ use axum::{
 };
 use http::StatusCode;
 use quota_core::{
-    decide::{FingerprintedRequest, Requester},
+    decide::{Request, Requester},
     event::Actor,
     state::Head,
 };
@@ -49,7 +49,7 @@ struct Batch<'a> {
 }
 
 /// The requests of a batch, as far as they are valid.
-type Items = Vec<Result<FingerprintedRequest, Problem>>;
+type Items = Vec<Result<Request, Problem>>;
 
 type Results = Vec<Result<Granted, Problem>>;
 
@@ -104,7 +104,7 @@ pub(super) async fn create(
 
 /// The reservations that a batch requests.
 enum Requests {
-    Together(Vec<FingerprintedRequest>),
+    Together(Vec<Request>),
     OneByOne(Items),
 }
 
@@ -123,7 +123,7 @@ fn requests(app: &App, principal: &Principal, text: &JsonText) -> Result<Request
     if !batch.atomic {
         return Ok(Requests::OneByOne(requests.collect()));
     }
-    let at = |(index, request): (usize, Result<FingerprintedRequest, Problem>)| {
+    let at = |(index, request): (usize, Result<Request, Problem>)| {
         request.map_err(|problem| problem.at(index))
     };
     let requests = requests.enumerate().map(at).collect::<Result<_, _>>()?;
@@ -134,7 +134,7 @@ fn request(
     app: &App,
     principal: &Principal,
     item: &ReserveRequest<'_>,
-) -> Result<FingerprintedRequest, Problem> {
+) -> Result<Request, Problem> {
     let Some(namespace) = &item.namespace else {
         return Err(FieldProblem::required("namespace", "it is not in the path").into());
     };
@@ -143,10 +143,7 @@ fn request(
         let needed = principal.lacks(&[Role::Reserve], Some(namespace));
         return Err(Problem::new(Reason::Forbidden, needed));
     }
-    let request = item.request(app, namespace, crate::now(), None)?;
-    // The digest is computed here, not on the decider thread, which all other jobs wait for.
-    request.digest();
-    Ok(request)
+    item.request(app, namespace, crate::now(), None)
 }
 
 async fn one_by_one(
@@ -164,7 +161,7 @@ async fn one_by_one(
         let principal = principal.clone();
         move |context: &mut DecisionContext<'_>, requests: &Items| {
             let policy = context.policy.shared_by(count);
-            let decide_one = |request: &Result<FingerprintedRequest, Problem>| {
+            let decide_one = |request: &Result<Request, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;
                 let by = requester(&actor, &principal, &request.namespace);
                 let transaction = &mut context.transaction;
@@ -194,9 +191,9 @@ async fn together(
     app: &App,
     actor: Arc<Actor>,
     principal: &Principal,
-    requests: Vec<FingerprintedRequest>,
+    requests: Vec<Request>,
 ) -> Result<(Results, Head), Problem> {
-    let is_admin = |request: &FingerprintedRequest| principal.may(Role::Admin, &request.namespace);
+    let is_admin = |request: &Request| principal.may(Role::Admin, &request.namespace);
     let by = Requester {
         principal: actor.principal.clone(),
         is_admin: requests.iter().all(is_admin),
@@ -205,7 +202,7 @@ async fn together(
     let denials = app.ledger.denials().cloned();
     let requests = Arc::new(requests);
     let principal = actor.principal.clone();
-    let decide = move |context: &mut DecisionContext<'_>, requests: &Vec<FingerprintedRequest>| {
+    let decide = move |context: &mut DecisionContext<'_>, requests: &Vec<Request>| {
         let transaction = &mut context.transaction;
         let decided = transaction.reserve_all(&actor, &by, requests, context.policy);
         let head = transaction.state().head();
@@ -309,7 +306,7 @@ mod tests {
             created: Timestamp::EPOCH,
             expiration: Timestamp::EPOCH,
             after_version: 0,
-            request: [0; 16],
+            requested: None,
         };
         let reservation = Arc::new(reservation);
         Granted {

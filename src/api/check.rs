@@ -8,7 +8,7 @@ use axum::{
 };
 use quota_client::wire::{PodsVerdict, Verdict};
 use quota_core::{
-    decide::{self, Checked, FingerprintedRequest, Fitting, Policy, Refusal, Requester},
+    decide::{self, Checked, Fitting, Policy, Refusal, Request, Requester},
     state::{Head, State as LedgerState},
 };
 use quota_semantics::{Name, Timestamp, object::Traits, uid::Uid};
@@ -29,9 +29,9 @@ use crate::{
 
 /// What is checked.
 struct Question {
-    request: FingerprintedRequest,
+    request: Request,
     /// A pod of a workload, and the number of pods that it runs at once.
-    pods: Option<(FingerprintedRequest, u64)>,
+    pods: Option<(Request, u64)>,
 }
 
 /// The decision on a question.

@@ -11,7 +11,7 @@ use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
     decide::{
-        self, Audience, Basis, Decision, FingerprintedRequest, Notice, Policy, Refusal, Request,
+        self, Audience, Basis, Decision, Notice, Policy, Refusal, Request,
         Requester,
     },
     event::{Actor, Sequence},
@@ -103,7 +103,7 @@ pub(super) fn reserve(
     policy: &Policy,
     actor: &Arc<Actor>,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
     denials: Option<&Denials>,
 ) -> Result<Decision, Refusal> {
     let decided = transaction.reserve(actor, by, request, policy);
@@ -187,17 +187,15 @@ pub(super) async fn create(
     }
 }
 
-/// The request of a body. The digest is computed here, not on the decider thread, which all other jobs wait for; the
-/// request is shared, so that it is freed here.
+/// The request of a body. It is shared, so that it is freed here, not on the decider thread, which all other jobs wait
+/// for.
 fn read(
     app: &App,
     text: &JsonText,
     namespace: &Name,
-) -> Result<Arc<FingerprintedRequest>, Problem> {
+) -> Result<Arc<Request>, Problem> {
     let request = text.read::<ReserveRequest<'_>>()?;
-    let request = request.request(app, namespace, crate::now(), None)?;
-    request.digest();
-    Ok(Arc::new(request))
+    request.request(app, namespace, crate::now(), None).map(Arc::new)
 }
 
 fn created(app: &App, granted: &Granted, head: Head) -> Response {
@@ -425,7 +423,7 @@ impl<'a> ReserveRequest<'a> {
         namespace: &Name,
         now: Timestamp,
         fresh: Option<Uid>,
-    ) -> Result<FingerprintedRequest, Problem> {
+    ) -> Result<Request, Problem> {
         let mut causes = Vec::new();
         for wrong in syntax::dns_label(namespace) {
             causes.push(FieldProblem::invalid("namespace", namespace, &wrong));
@@ -461,7 +459,7 @@ impl<'a> ReserveRequest<'a> {
         let ttl = read_ttl(self.ttl.as_deref(), &mut causes);
         match (subject, uid) {
             (Some(subject), Some(uid)) if causes.is_empty() => {
-                Ok(FingerprintedRequest::from(Request {
+                Ok(Request {
                     uid,
                     namespace: namespace.clone(),
                     resource: subject.resource,
@@ -474,7 +472,7 @@ impl<'a> ReserveRequest<'a> {
                     before: None,
                     object: subject.object,
                     ttl: ttl.map(Period::span),
-                }))
+                })
             }
             _ => Err(Problem::invalid(causes)),
         }

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use quota_core::{
     decide::{
-        Basis, Consumed, FingerprintedRequest, Policy, Refusal, Request, Requester, Sighting,
+        Basis, Consumed, Policy, Refusal, Request, Requester, Sighting,
     },
     event::{Actor, Observed},
     source::{self, Observation},
@@ -163,7 +163,7 @@ enum Act {
 /// A denied request.
 struct Refused {
     actor: Arc<Actor>,
-    request: FingerprintedRequest,
+    request: Request,
     refusal: Refusal,
 }
 
@@ -342,7 +342,7 @@ impl Past {
         let Some(Sighting::Alive { object, .. }) = self.sighting("ADDED", pod, now) else {
             return Ok(());
         };
-        let request = FingerprintedRequest::from(request(*object, ttl));
+        let request = request(*object, ttl);
         let requester = Requester::holder(actor.principal.clone());
         match transaction.reserve(&actor, &requester, &request, &self.policy) {
             Ok(_) => Ok(()),

@@ -299,7 +299,7 @@ fn what_is_due_at_once_is_recorded_a_part_at_a_time() {
             created: now(),
             expiration: now().minus(Span::from_seconds(60)),
             after_version: 0,
-            request: [0; 16],
+            requested: None,
         }))
     };
     let decided = ledger.decide(move |context| {

@@ -132,7 +132,7 @@ impl Writer {
                 created: Timestamp::EPOCH,
                 expiration: self.far(),
                 after_version: 0,
-                request: [7; 16],
+                requested: None,
             })),
             8 => Event::ReservationGrown {
                 uid,

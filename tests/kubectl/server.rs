@@ -212,7 +212,7 @@ impl Server {
             created: quotad::now(),
             expiration: quotad::now().plus(Span::from_seconds(3600)),
             after_version: 0,
-            request: [0; 16],
+            requested: None,
         };
         self.record(Event::ReservationGranted(Arc::new(reservation)));
     }

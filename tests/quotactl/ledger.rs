@@ -58,7 +58,7 @@ fn events(time: Timestamp) -> Vec<Event> {
             created: time,
             expiration: time,
             after_version: 0,
-            request: [7; 16],
+            requested: None,
         }))
     };
     let observed = |name: &str, ends_reservation| {

@@ -149,7 +149,7 @@ fn granted_of(footprint: Footprint) -> Event {
         created: TIME,
         expiration: TIME,
         after_version: 0,
-        request: [0; 16],
+        requested: None,
     }))
 }
 

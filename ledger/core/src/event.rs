@@ -13,7 +13,7 @@ pub use correction::{
 pub use quota_semantics::Actor;
 pub use records::{
     ANNOTATION_MAX_BYTES, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, GroupRecord, NamespaceRecord,
-    Observed, QuotaRecord, Reservation, Watermark, Watermarks,
+    Observed, QuotaRecord, Requested, Reservation, Watermark, Watermarks,
 };
 
 use quota_semantics::{Name, Timestamp, object::Footprint, resource::ResourceList, uid::Uid};

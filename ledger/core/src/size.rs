@@ -116,18 +116,14 @@ fn of_selector(selector: &group::LabelSelector) -> usize {
 /// A reservation, as it is granted.
 #[must_use]
 pub(crate) fn of_reservation(reservation: &Reservation) -> usize {
-    of_reserved(&reservation.footprint)
+    let requested = reservation.requested.as_ref();
+    of_reserved(&reservation.footprint, requested.map(|requested| &requested.footprint))
 }
 
-/// A reservation of this footprint.
-fn of_reserved(footprint: &Footprint) -> usize {
-    ENTRY + of_footprint(footprint)
-}
-
-/// The number of pending reservations that one of this footprint counts as.
+/// A reservation of a footprint that keeps another one as the requested one.
 #[must_use]
-pub(crate) fn count_of_reserved(footprint: &Footprint) -> usize {
-    count_of_bytes(of_reserved(footprint))
+pub(crate) fn of_reserved(footprint: &Footprint, requested: Option<&Footprint>) -> usize {
+    ENTRY + of_footprint(footprint) + requested.map_or(0, of_footprint)
 }
 
 /// The number of pending reservations that one of so many bytes counts as. A long one counts as several, so that the
@@ -291,7 +287,7 @@ mod tests {
             created: Timestamp::EPOCH,
             expiration: Timestamp::MAX,
             after_version: 0,
-            request: [0; 16],
+            requested: None,
         };
         for event in [
             Event::QuotaSet(quota.into()),

@@ -304,6 +304,12 @@ impl ResourceList {
         self.0.iter().any(|(_, quantity)| quantity.is_zero())
     }
 
+    /// Whether both lists have the same names with equal numbers, apart from zeros.
+    pub fn is_equal_but_for_zeros(&self, other: &Self) -> bool {
+        let is_something = |(_, quantity): &(&Name, &Quantity)| !quantity.is_zero();
+        self == other || self.iter().filter(is_something).eq(other.iter().filter(is_something))
+    }
+
     /// The part of the list that is not zero.
     pub fn without_zeros(&self) -> Self {
         Self(self.0.iter().filter(|(_, quantity)| !quantity.is_zero()).cloned().collect())
@@ -404,6 +410,12 @@ impl Iterator for CommonPlaces<'_> {
 pub struct Search<'a>(&'a [(Name, Quantity)]);
 
 impl<'a> Search<'a> {
+    /// Whether nothing more can be found.
+    #[inline]
+    pub const fn is_over(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The quantity of a name, which comes behind those that were searched for before.
     #[inline]
     pub fn find(&mut self, name: &Name) -> Option<&'a Quantity> {

@@ -13,7 +13,7 @@ mod sources;
 
 use quota_core::{
     decide::{
-        self, Adopted, Basis, FingerprintedRequest, Policy, Precondition, QuotaChange, Refusal,
+        self, Adopted, Basis, Policy, Precondition, QuotaChange, Refusal,
         Request, Requester, Sighting, Verdict,
     },
     event::{Actor, Event, Observed},
@@ -127,14 +127,12 @@ impl Given {
     }
 
     fn reserve_all(&self, requests: &[Request]) -> Result<Vec<decide::Decision>, (usize, Refusal)> {
-        let fingerprinted: Vec<_> =
-            requests.iter().cloned().map(FingerprintedRequest::from).collect();
-        decide::reserve_all(&self.state, self.now(), &by(), &fingerprinted, &self.policy)
+        decide::reserve_all(&self.state, self.now(), &by(), requests, &self.policy)
     }
 
     fn reserve(&mut self, request: &Request) -> Result<decide::Decision, Refusal> {
         let reserved =
-            decide::reserve(&self.state, self.now(), &by(), &request.clone().into(), &self.policy)?;
+            decide::reserve(&self.state, self.now(), &by(), request, &self.policy)?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }

@@ -76,7 +76,7 @@ fn the_search_for_room_is_bounded_and_shared() {
     for number in 0..800 {
         given.reserve(&reserve_request(&format!("u{number}"), "pods=1")).unwrap();
     }
-    let late = FingerprintedRequest::from(reserve_request("late", "pods=500"));
+    let late = reserve_request("late", "pods=500");
     let retry_after = |policy: &Policy| {
         let reserved = decide::reserve(&given.state, at(1), &by(), &late, policy);
         denied(reserved).retry_after
@@ -107,7 +107,7 @@ fn a_denial_shows_a_bounded_number_of_limits_and_the_exceeded_ones_first() {
         let events = decide::set_quota(&given.state, given.now(), &change).unwrap();
         given.record(events);
     }
-    let request = FingerprintedRequest::from(reserve_request("wide", &amounts(2)));
+    let request = reserve_request("wide", &amounts(2));
     let by_policy =
         |policy: &Policy| denied(decide::reserve(&given.state, at(1), &by(), &request, policy));
     let policy = Policy::default();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quota_core::event::{
     Cause, Correction, Cursor, DeadLetter, Ending, Event, GroupRecord, NamespaceRecord, Observed,
-    QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation,
-    Watermark, Watermarks,
+    QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Requested,
+    Reservation, Watermark, Watermarks,
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -117,7 +117,10 @@ pub(super) fn events() -> Vec<Event> {
             created: time(1),
             expiration: time(31),
             after_version: 7,
-            request: [9; 16],
+            requested: Some(Box::new(Requested {
+                footprint: Footprint::default(),
+                after_version: Some(7),
+            })),
         })),
         Event::ReservationGrown {
             uid: uuid(),

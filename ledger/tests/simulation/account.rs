@@ -6,7 +6,7 @@ use quota_core::{
     audit::{Held, Naive},
     codec,
     decide::Policy,
-    event::{Entry, Event},
+    event::{Entry, Event, Reservation},
     state::State,
 };
 use quota_journal::{Durable, FileReader, Hash, Reader as _};
@@ -66,8 +66,8 @@ pub(crate) struct Fold {
     pending: BTreeMap<Key, Timestamp>,
     /// Names of pending reservations.
     names: BTreeMap<Key, Box<str>>,
-    /// Creations by the digest of the request: the entries that granted them.
-    created: BTreeMap<(Key, [u8; 16]), u64>,
+    /// Creations by what was requested: the entries that granted them.
+    created: BTreeMap<(Key, String), u64>,
     /// The state of the source since it last began anew.
     pub(crate) source: SourceFold,
 }
@@ -83,6 +83,16 @@ impl SourceFold {
     pub(crate) fn is_gap(&self, position: u64) -> bool {
         self.gaps.iter().any(|(first, last)| (*first..=*last).contains(&position))
     }
+}
+
+/// The request for a reservation, apart from its time to live.
+fn requested(reservation: &Reservation) -> String {
+    let Reservation { name, api_version, kind, footprint, requested, .. } = reservation;
+    let (footprint, version) = match requested {
+        Some(requested) => (&requested.footprint, requested.after_version),
+        None => (footprint, None),
+    };
+    format!("{name} {api_version} {kind} {version:?} {footprint:?}")
 }
 
 impl Fold {
@@ -108,7 +118,7 @@ impl Fold {
                 ensure!(before.is_none(), "I9: {uid} is granted at {at} while pending");
                 self.names.insert(key.clone(), reservation.name.clone());
                 if reservation.after_version == 0 {
-                    let before = self.created.insert((key, reservation.request), at);
+                    let before = self.created.insert((key, requested(reservation)), at);
                     // A reservation that has ended is decided anew for an API server, and for no other client.
                     ensure!(
                         before.is_none() || entry.actor.user.is_some(),

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, path::Path, sync::Arc};
 
 use quota_core::{
     decide::{
-        self, FingerprintedRequest, Policy, QuotaChange, Refusal, Request, Requester, Review,
+        self, Policy, QuotaChange, Refusal, Request, Requester, Review,
     },
     event::{Actor, Cursor, Event},
     source::{self, Consumed, Observation},
@@ -312,9 +312,7 @@ fn events(
         Op::Reserve(request) => decide::reserve(state, now, by, &request.clone().into(), policy)
             .map(|reserved| reserved.events),
         Op::ReserveAll(requests) => {
-            let fingerprinted: Vec<_> =
-                requests.iter().cloned().map(FingerprintedRequest::from).collect();
-            match decide::reserve_all(state, now, by, &fingerprinted, policy) {
+            match decide::reserve_all(state, now, by, requests, policy) {
                 Ok(all) => Ok(all.into_iter().flat_map(|reserved| reserved.events).collect()),
                 Err((_, refusal)) => Err(refusal),
             }

@@ -377,7 +377,7 @@ fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Che
         created: now,
         expiration: now,
         after_version: 0,
-        request: [0; 16],
+        requested: None,
     };
     naive.apply(&Entry {
         sequence: account.entries.len() as u64 + 1,

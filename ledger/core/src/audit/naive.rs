@@ -192,8 +192,7 @@ impl Naive {
             }
             Event::ReservationGrown { uid, namespace, footprint, expiration } => {
                 if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
-                    claim.reservation.footprint = (**footprint).clone();
-                    claim.reservation.expiration = *expiration;
+                    claim.reservation.grow((**footprint).clone(), *expiration);
                 }
             }
             Event::ReservationExtended { uid, namespace, expiration } => {

@@ -16,7 +16,6 @@ mod wire;
 pub use entries::{decode_entries, encode_entries};
 pub(crate) use layout_macros::{record, variants};
 pub(crate) use names::hash_of_text;
-pub(crate) use records::put_in_format;
 pub(crate) use wire::{Reader, Tagged, Wire, Writer, no_variant};
 
 /// Bytes that this version of the format does not produce.

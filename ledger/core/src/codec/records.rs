@@ -7,7 +7,7 @@ use super::{
 use crate::event::{
     Actor, Cause, Correction, Cursor, DeadLetter, Ending, Event, GroupRecord, NamespaceRecord,
     Observed, QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
-    Reservation, Watermark, Watermarks,
+    Requested, Reservation, Watermark, Watermarks,
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -45,8 +45,9 @@ record!(Reservation {
     created,
     expiration,
     after_version,
-    request,
+    requested,
 });
+record!(Requested { footprint, after_version });
 record!(Cursor { incarnation, position, time, checksum });
 record!(DeadLetter { source, position, reason, payload });
 record!(Correction { object, was });
@@ -162,29 +163,24 @@ variants!(Format {
     3 => Unset,
 });
 
-/// Writes a quantity as if it were of this family.
-#[inline]
-pub(crate) fn put_in_format(quantity: &Quantity, format: Format, writer: &mut Writer) {
-    match quantity.scaled() {
-        Some((digits, power)) => {
-            writer.signed_between(SCALED, digits, [power.cast_unsigned(), format.tag()]);
-        }
-        None => put_nanos(quantity, format, writer),
-    }
-}
-
 #[cold]
-fn put_nanos(quantity: &Quantity, format: Format, writer: &mut Writer) {
+fn put_nanos(quantity: &Quantity, writer: &mut Writer) {
     NANOS.put(writer);
     quantity.nanos_bytes().put(writer);
-    format.put(writer);
+    quantity.format().put(writer);
 }
 
 /// The number under the tag of one of its two forms, then the family. Quantities of the ledger are canonical.
 impl Wire for Quantity {
     #[inline]
     fn put(&self, writer: &mut Writer) {
-        put_in_format(self, self.format(), writer);
+        match self.scaled() {
+            Some((digits, power)) => {
+                let family = self.format().tag();
+                writer.signed_between(SCALED, digits, [power.cast_unsigned(), family]);
+            }
+            None => put_nanos(self, writer),
+        }
         debug_assert_eq!(self.spelling(), None, "the ledger holds canonical quantities");
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {

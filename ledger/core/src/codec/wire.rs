@@ -43,8 +43,7 @@ const ONE_BYTE_MAX: u8 = 250;
 
 /// Collects a body and the names that it refers to.
 pub(crate) struct Writer {
-    /// None: names are written in full.
-    names: Option<Names>,
+    names: Names,
     body: Vec<u8>,
 }
 
@@ -64,15 +63,9 @@ impl bincode::enc::write::Writer for Body<'_> {
 }
 
 impl Writer {
-    /// A writer for output that is never decoded, such as the input of a digest: names are written in full, without a
-    /// table.
-    pub(crate) fn spelling() -> Self {
-        Self { names: None, body: Vec::with_capacity(FIRST_BYTES) }
-    }
-
     /// A writer with an initial capacity of the body in bytes.
     pub(crate) fn with_room(bytes: usize) -> Self {
-        Self { names: Some(Names::default()), body: Vec::with_capacity(bytes) }
+        Self { names: Names::default(), body: Vec::with_capacity(bytes) }
     }
 
     #[inline(never)]
@@ -112,11 +105,6 @@ impl Writer {
         self.number(count as u64);
     }
 
-    #[cold]
-    fn spell(&mut self, name: &Name) {
-        self.text(name);
-    }
-
     pub(crate) fn text(&mut self, text: &str) {
         self.count(text.len());
         self.body.extend_from_slice(text.as_bytes());
@@ -130,15 +118,10 @@ impl Writer {
     /// The finished piece: names, then body.
     pub(crate) fn finish(self) -> Vec<u8> {
         const PER_NAME: usize = 3;
-        let Some(names) = &self.names else {
-            return self.body;
-        };
-        let names = names.list();
+        let names = self.names.list();
         let text = names.iter().map(|name| name.len() + PER_NAME);
-        let mut head = Writer {
-            names: None,
-            body: Vec::with_capacity(text.sum::<usize>() + PER_NAME + self.body.len()),
-        };
+        let room = text.sum::<usize>() + PER_NAME + self.body.len();
+        let mut head = Writer::with_room(room);
         head.count(names.len());
         names.iter().for_each(|name| head.text(name));
         head.body.extend_from_slice(&self.body);
@@ -333,10 +316,7 @@ impl Wire for Name {
     // A call takes nearly as long.
     #[inline(always)]
     fn put(&self, writer: &mut Writer) {
-        match &mut writer.names {
-            Some(names) => names.number(self).put(writer),
-            None => writer.spell(self),
-        }
+        writer.names.number(self).put(writer);
     }
     #[inline]
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {

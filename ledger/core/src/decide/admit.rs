@@ -14,7 +14,7 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, Decision, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester,
+    Basis, Decision, Denied, Policy, Refusal, Request, Requester,
     awaited_versions,
     case::Case,
     explain,
@@ -36,7 +36,7 @@ use quota_semantics::{
 #[derive(Clone, Debug)]
 pub struct Review {
     /// The object, and its own footprint.
-    pub request: FingerprintedRequest,
+    pub request: Request,
     /// How the footprint is determined.
     pub measure: Measure,
     /// Whether the capacity is to be held. A dry run holds nothing.
@@ -94,11 +94,13 @@ fn consider(
         },
     };
     match footprint {
-        None => decide(state, now, by, request, review.holds, policy),
+        None => {
+            let requested = &review.request.footprint;
+            decide(state, now, by, request, requested, review.holds, policy)
+        }
         Some(footprint) => {
-            let request =
-                FingerprintedRequest::from(Request { footprint, ..Request::clone(request) });
-            decide(state, now, by, &request, review.holds, policy)
+            let request = Request { footprint, ..request.clone() };
+            decide(state, now, by, &request, &request.footprint, review.holds, policy)
         }
     }
 }
@@ -113,11 +115,12 @@ fn decide(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
+    requested: &Footprint,
     holds: bool,
     policy: &Policy,
 ) -> Result<Decision, Refusal> {
-    match held_before(state, by, request) {
+    match held_before(state, by, request, requested) {
         Ok(None) => {}
         Ok(Some(granted)) => {
             let pending = Some(&*granted.reservation).filter(|_| granted.ended.is_none() && holds);
@@ -136,7 +139,8 @@ fn decide(
     if let Some(before) = unseen_before(state, request) {
         return grow_unseen(state, now, by, request, before, holds, policy);
     }
-    let case = name_conflicts::case(state, by, request);
+    let mut case = name_conflicts::case(state, by, request);
+    case.requested = requested;
     if request.basis != Basis::Create && case.before.is_none() {
         return Err(no_previous_version(state, &case, policy));
     }
@@ -148,13 +152,14 @@ fn decide(
 fn held_before<'s>(
     state: &'s State,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
+    requested: &Footprint,
 ) -> Result<Option<&'s Tracked>, Refusal> {
     let tracked = state.tracked(&request.namespace, &request.uid).map(|(_, tracked)| tracked);
     if tracked.is_some_and(|tracked| !by.made(&tracked.owner)) {
         return Ok(None);
     }
-    match reserve::granted_before(state, request, tracked) {
+    match reserve::granted_before(state, request, requested, tracked) {
         Err(Refusal::Ended(_)) => Ok(None),
         tracked => tracked,
     }
@@ -177,14 +182,11 @@ fn reconsider(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
     holds: bool,
     policy: &Policy,
 ) -> Result<Decision, Refusal> {
-    let request = FingerprintedRequest::from(Request {
-        basis: Basis::Update { version: 0 },
-        ..Request::clone(request)
-    });
+    let request = Request { basis: Basis::Update { version: 0 }, ..request.clone() };
     let case = Case::of(state, by, &request, Overlay::default());
     settle(state, now, case, holds, policy)
 }
@@ -196,7 +198,7 @@ fn settle(
     holds: bool,
     policy: &Policy,
 ) -> Result<Decision, Refusal> {
-    let Request { namespace, .. } = &**case.request;
+    let Request { namespace, .. } = case.request;
     let bounds = &policy.bounds;
     bounds.check_reviewed(state, &case.overlay, namespace, &case.target.resources)?;
     let limits = case.limits(state);
@@ -264,7 +266,7 @@ fn grow_unseen(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
     before: &Footprint,
     holds: bool,
     policy: &Policy,
@@ -294,8 +296,7 @@ fn grow_unseen(
     if !needs_room {
         footprint.resources.retain(grows);
     }
-    let request =
-        FingerprintedRequest::from(Request { footprint, before: None, ..Request::clone(request) });
+    let request = Request { footprint, before: None, ..request.clone() };
     let case = Case::of(state, by, &request, Overlay::default());
     if !needs_room && case.pending.is_none() {
         return Ok(Decision::default());

@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use super::{
-    Basis, Denied, FingerprintedRequest, Policy, Refusal, Request, Requester, awaited_versions,
+    Basis, Denied, Policy, Refusal, Request, Requester, awaited_versions,
     explain::{Detail, checked_quotas, detail},
 };
 use crate::{
@@ -23,7 +23,9 @@ use quota_semantics::{
 
 /// A request in the context of the state.
 pub(super) struct Case<'a> {
-    pub(super) request: &'a FingerprintedRequest,
+    pub(super) request: &'a Request,
+    /// The footprint as it was requested, before it was found out what of it counts.
+    pub(super) requested: &'a Footprint,
     /// Pending reservations that this one supersedes when it is granted: those for the same name under other uids that
     /// the requester may change, and one for the same object that is not the same request.
     pub(super) superseded: Vec<(Uid, Pending)>,
@@ -70,7 +72,7 @@ impl<'a> Case<'a> {
     pub(super) fn of(
         state: &'a State,
         by: &Requester,
-        request: &'a FingerprintedRequest,
+        request: &'a Request,
         overlay: Overlay,
     ) -> Self {
         let SameNameReservations { own, foreign } = namesakes(state, by, request, &overlay);
@@ -82,11 +84,11 @@ impl<'a> Case<'a> {
     pub(super) fn taking_the_place_of(
         state: &'a State,
         by: &Requester,
-        request: &'a FingerprintedRequest,
+        request: &'a Request,
         mut superseded: Vec<(Uid, Pending)>,
         mut overlay: Overlay,
     ) -> Self {
-        let Request { uid, namespace, .. } = &**request;
+        let Request { uid, namespace, .. } = request;
         let (pending, foreign) = match state.find_pending(namespace, uid) {
             Some((place, pending)) if !by.may_change(&pending.owner) => {
                 superseded.push((uid.clone(), Pending::Recorded(place)));
@@ -113,6 +115,7 @@ impl<'a> Case<'a> {
         }
         Self {
             request,
+            requested: &request.footprint,
             superseded,
             not_owned: foreign,
             before: before(request, observed, pending_footprint),
@@ -311,7 +314,7 @@ impl<'a> Case<'a> {
 
     /// Whether an amount of the request does not count yet, so that a reservation has to hold it.
     pub(super) fn relies_on_pending(&self, limits: &[Counted<'_>]) -> bool {
-        let Request { footprint, before, .. } = &**self.request;
+        let Request { footprint, before, .. } = self.request;
         limits.iter().any(|limit| {
             limit.is_taken_by(footprint, self.observed)
                 || limit.is_taken_by(footprint, before.as_ref())
@@ -356,7 +359,19 @@ impl<'a> Case<'a> {
     /// Whether the reservation counts for more against the bounds on pending ones than those that it replaces.
     fn counts_for_more(&self) -> bool {
         // Each counts as one at least.
-        self.replaced == 0 || size::count_of_reserved(&self.target) > self.replaced
+        if self.replaced == 0 {
+            return true;
+        }
+        let kept = match self.pending {
+            Some(Reservation { requested: Some(requested), .. }) => Some(&requested.footprint),
+            Some(pending) => Some(&pending.footprint),
+            None => self.kept(),
+        };
+        size::count_of_bytes(size::of_reserved(&self.target, kept)) > self.replaced
+    }
+
+    fn kept(&self) -> Option<&Footprint> {
+        self.request.kept(self.requested, &self.target)
     }
 
     /// The events that grant the request, if there may be more pending reservations: also of this principal, if one is
@@ -403,7 +418,8 @@ impl<'a> Case<'a> {
         if self.superseded.is_empty() {
             within(self.namesakes, NAMESAKES_MAX, "the bound for one name")?;
         }
-        let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
+        let granted =
+            request.reservation(self.target.clone().into_owned(), self.kept(), now, ttl);
         let mut events = Vec::with_capacity(self.superseded.len() + 2);
         for (uid, _) in &self.superseded {
             events.push(Event::ReservationSuperseded {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Basis, FingerprintedRequest, Notice, Policy, Refusal, Requester, Review, admit, is_reserved,
+    Basis, Notice, Policy, Refusal, Request, Requester, Review, admit, is_reserved,
     reserve, reserve_all, revocable,
 };
 use crate::{
@@ -44,7 +44,7 @@ impl WriteTransaction<'_> {
         &mut self,
         actor: &Arc<Actor>,
         by: &Requester,
-        request: &FingerprintedRequest,
+        request: &Request,
         policy: &Policy,
     ) -> Result<Decision, Refusal> {
         let mut decision = reserve(self.state(), self.now(), by, request, policy)?;
@@ -63,7 +63,7 @@ impl WriteTransaction<'_> {
         &mut self,
         actor: &Arc<Actor>,
         by: &Requester,
-        requests: &[FingerprintedRequest],
+        requests: &[Request],
         policy: &Policy,
     ) -> Result<Vec<Decision>, (usize, Refusal)> {
         let mut decisions = reserve_all(self.state(), self.now(), by, requests, policy)?;

@@ -50,7 +50,7 @@ pub use quota::{
 };
 pub use refusal::{Audience, Denied, Notice, Refusal};
 pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
-pub use request::{Basis, FingerprintedRequest, Request};
+pub use request::{Basis, Request};
 pub use requester::Requester;
 pub use reserve::{Checked, amounts_to_check, check, reserve, reserve_all};
 pub use room::{Fitting, fitting};

@@ -5,7 +5,7 @@
 //! - Any of several requested objects may be the one that is stored: the reservation is no less than for the largest.
 
 use super::{
-    Basis, FingerprintedRequest, Requester,
+    Basis, Request, Requester,
     case::{self, Case, NameBearer},
 };
 use crate::{
@@ -18,7 +18,7 @@ use quota_semantics::uid::Uid;
 pub(super) fn case<'a>(
     state: &'a State,
     by: &Requester,
-    request: &'a FingerprintedRequest,
+    request: &'a Request,
 ) -> Case<'a> {
     let case = in_place(state, by, request);
     match beside(state, &case) {
@@ -29,7 +29,7 @@ pub(super) fn case<'a>(
 
 /// The request supersedes the requester's pending reservations for the same name. If the two footprints belong to
 /// different quotas or groups, neither can stand for the other, and both are held.
-fn in_place<'a>(state: &'a State, by: &Requester, request: &'a FingerprintedRequest) -> Case<'a> {
+fn in_place<'a>(state: &'a State, by: &Requester, request: &'a Request) -> Case<'a> {
     let overlay = Overlay::default();
     let pending = |(uid, _): &(Uid, Pending)| {
         let pending = state.pending_of(&request.namespace, uid)?;

@@ -7,7 +7,7 @@
 use std::sync::{Arc, LazyLock};
 
 use super::{
-    Basis, FingerprintedRequest, Policy, Refusal, Request, Requester, Unlimited,
+    Basis, Policy, Refusal, Request, Requester, Unlimited,
     case::{Case, Cause, NameBearer},
 };
 use crate::{
@@ -27,7 +27,7 @@ use quota_semantics::{
 /// A request of the past.
 #[derive(Clone, Debug)]
 pub(crate) struct PastRequest {
-    request: FingerprintedRequest,
+    request: Request,
     by: Requester,
     /// The object whose name a new object takes over.
     bearer: Option<Uid>,
@@ -111,13 +111,13 @@ impl PastRequest {
             bearer: bearer(reservation, next, state).filter(|_| !grows),
             may_be_status: is_update && reservation.resource == *"persistentvolumeclaims",
             by: requester(&entry.actor.principal),
-            request: request(reservation, footprint).into(),
+            request: request(reservation, footprint),
         })
     }
 
     /// A request that was denied: for these amounts of an object without traits.
     pub(crate) fn denied(request: Request, by: &Name) -> Self {
-        Self { request: request.into(), by: requester(by), bearer: None, may_be_status: false }
+        Self { request, by: requester(by), bearer: None, may_be_status: false }
     }
 
     /// The object: its namespace and uid.
@@ -225,17 +225,14 @@ impl PastRequest {
     }
 
     fn decide_status(&self, past: Past<'_>, deciding: Deciding) -> Result<(), Cause> {
-        let status = FingerprintedRequest::from(Request {
-            subresource: "status".into(),
-            ..Request::clone(&self.request)
-        });
+        let status = Request { subresource: "status".into(), ..self.request.clone() };
         let case = self.case(past.facts, &status);
         let mut limits = case.limits(past.limits);
         deciding.retain(&mut limits);
         case.decide(past.limits, &limits, &NEUTRAL).map(|_| ())
     }
 
-    fn case<'a>(&'a self, state: &'a State, request: &'a FingerprintedRequest) -> Case<'a> {
+    fn case<'a>(&'a self, state: &'a State, request: &'a Request) -> Case<'a> {
         // What the grant superseded has ended in entries of its own.
         let case =
             Case::taking_the_place_of(state, &self.by, request, Vec::new(), Overlay::default());

@@ -1,22 +1,15 @@
-//! A request for capacity, and the digest that identifies its repetitions.
+//! A request for capacity, and how its repetitions are recognized.
 
-use std::{
-    borrow::Cow,
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
+use std::{borrow::Cow, sync::Arc};
 
 use super::charging::relieved;
 use crate::{
-    codec::{Wire, Writer, put_in_format},
-    event::Reservation,
+    event::{Requested, Reservation},
     state::State,
 };
 use quota_semantics::{
     Name, Span, Timestamp,
     object::{Footprint, GroupResource, Object, Traits},
-    quantity::Format,
-    resource::ResourceList,
     uid::Uid,
 };
 
@@ -71,63 +64,52 @@ pub struct Request {
     pub ttl: Option<Span>,
 }
 
-/// A request that can no longer be changed, so its digest is computed only once.
-#[derive(Clone, Debug)]
-pub struct FingerprintedRequest {
-    request: Request,
-    digest: OnceLock<[u8; 16]>,
-}
-
-impl From<Request> for FingerprintedRequest {
-    fn from(request: Request) -> Self {
-        Self { request, digest: OnceLock::new() }
-    }
-}
-
-impl Deref for FingerprintedRequest {
-    type Target = Request;
-
-    fn deref(&self) -> &Request {
-        &self.request
-    }
-}
-
-impl FingerprintedRequest {
-    /// The digest of the request. A repeated request has the same: it is for the same object, and for equal amounts,
-    /// however they are written and whether or not it names resources of which it needs nothing. The time to live makes
-    /// no other request: it concerns the answer to the first one. Computing the digest takes as long as the decision, so
-    /// callers should compute it before they take the writer's turn.
-    pub fn digest(&self) -> [u8; 16] {
-        *self.digest.get_or_init(|| self.request.digest())
-    }
-
+impl Request {
     /// The request as it counts; see [`relieved`].
     pub(super) fn counted(&self, state: &State) -> Cow<'_, Self> {
         let before = self.before.as_ref();
         if self.footprint.payer.is_none() && before.is_none_or(|before| before.payer.is_none()) {
             return Cow::Borrowed(self);
         }
-        let digest = self.digest();
         let relieved = |footprint| relieved(state, &self.namespace, &self.uid, footprint);
         Cow::Owned(Self {
-            request: Request {
-                footprint: relieved(self.footprint.clone()),
-                before: self.before.clone().map(relieved),
-                ..self.request.clone()
-            },
-            digest: OnceLock::from(digest),
+            footprint: relieved(self.footprint.clone()),
+            before: self.before.clone().map(relieved),
+            ..self.clone()
         })
     }
 
-    /// Whether this request made the reservation.
-    pub(super) fn is_that_of(&self, reservation: &Reservation) -> bool {
-        self.digest() == reservation.request
+    /// Whether a request for this footprint, otherwise as this one, made the reservation: it is for the same object, and
+    /// for equal amounts, however they are written and whether or not it names resources of which it needs nothing. The
+    /// time to live makes no other request: it concerns the answer to the first one.
+    pub(super) fn made(&self, footprint: &Footprint, reservation: &Reservation) -> bool {
+        let (requested, basis) = match &reservation.requested {
+            None => (&reservation.footprint, Basis::Create),
+            Some(requested) => (&requested.footprint, requested.basis()),
+        };
+        basis == self.basis
+            && self.namespace == reservation.namespace
+            && self.name == reservation.name
+            && self.kind == reservation.kind
+            && self.api_version == reservation.api_version
+            && are_equal(footprint, requested)
     }
 
-    /// The reservation to grant for this request.
+    /// The footprint that a reservation of `held` has to keep beside it, so that repetitions are recognized.
+    /// `requested`: the footprint as it was requested.
+    pub(super) fn kept<'f>(
+        &self,
+        requested: &'f Footprint,
+        held: &Footprint,
+    ) -> Option<&'f Footprint> {
+        (self.basis != Basis::Create || !are_equal(requested, held)).then_some(requested)
+    }
+
+    /// The reservation to grant for this request, and what it keeps beside its footprint; see [`Self::kept`].
     pub(super) fn reservation(
         &self,
         footprint: Footprint,
+        kept: Option<&Footprint>,
         now: Timestamp,
         ttl: Span,
     ) -> Reservation {
@@ -142,52 +124,48 @@ impl FingerprintedRequest {
             created: now,
             expiration: now.plus(ttl),
             after_version: self.basis.version(),
-            request: self.digest(),
+            requested: kept.map(|requested| {
+                Box::new(Requested {
+                    footprint: Footprint { payer: None, ..requested.clone() },
+                    after_version: match self.basis {
+                        Basis::Create => None,
+                        Basis::Update { version } => Some(version),
+                    },
+                })
+            }),
         }
     }
 }
 
-impl Request {
-    fn digest(&self) -> [u8; 16] {
-        let mut writer = Writer::spelling();
-        self.namespace.put(&mut writer);
-        self.api_version.put(&mut writer);
-        self.kind.put(&mut writer);
-        self.name.put(&mut writer);
-        let Footprint { resources, traits, labels, payer: _ } = &self.footprint;
-        put_numbers(resources, &mut writer);
-        match traits {
-            Traits::Template { pod, replica } => {
-                Traits::Pod(pod.clone()).put(&mut writer);
-                put_numbers(replica, &mut writer);
-            }
-            traits => traits.put(&mut writer),
-        }
-        labels.put(&mut writer);
-        if let Basis::Update { version } = self.basis {
-            version.put(&mut writer);
-        }
-        let hash = blake3::hash(&writer.finish());
-        let mut short = [0; 16];
-        short.copy_from_slice(&hash.as_bytes()[..16]);
-        short
+impl Requested {
+    fn basis(&self) -> Basis {
+        self.after_version.map_or(Basis::Create, |version| Basis::Update { version })
     }
 }
 
-/// Writes the amounts that are not zero, as numbers: in one family.
-fn put_numbers(amounts: &ResourceList, writer: &mut Writer) {
-    let amounts = || amounts.iter().filter(|(_, amount)| !amount.is_zero());
-    writer.count(amounts().count());
-    for (name, amount) in amounts() {
-        writer.text(name);
-        put_in_format(amount, Format::DecimalSI, writer);
+/// Whether two requested footprints are for equal amounts of the same resources, apart from those of which they need
+/// nothing.
+fn are_equal(one: &Footprint, other: &Footprint) -> bool {
+    // Mostly what is requested is held.
+    if std::ptr::eq(one, other) {
+        return true;
     }
+    let are_traits_equal = match (&one.traits, &other.traits) {
+        (
+            Traits::Template { pod, replica },
+            Traits::Template { pod: other_pod, replica: other_replica },
+        ) => pod == other_pod && replica.is_equal_but_for_zeros(other_replica),
+        (traits, other) => traits == other,
+    };
+    are_traits_equal
+        && one.labels == other.labels
+        && one.resources.is_equal_but_for_zeros(&other.resources)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quota_semantics::object::PodTraits;
+    use quota_semantics::{object::PodTraits, resource::ResourceList};
 
     fn request() -> Request {
         let amounts = [("pods", "1"), ("requests.cpu", "250m")];
@@ -211,10 +189,6 @@ mod tests {
         }
     }
 
-    fn hex(digest: [u8; 16]) -> String {
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
     fn amounts(amounts: &[(&str, &str)]) -> ResourceList {
         let amounts = amounts.iter();
         amounts.map(|(name, text)| (Name::from(*name), text.parse().unwrap())).collect()
@@ -224,10 +198,18 @@ mod tests {
         Request { footprint: Footprint { resources, ..Footprint::default() }, ..request() }
     }
 
-    /// Ledgers hold these digests: they have to identify repeated requests for ever.
-    #[test]
-    fn digests_are_made_as_ever() {
-        assert_eq!(hex(request().digest()), "4ae70b36d31b23e42e5dadc22641c86f");
+    fn granted_for(request: &Request, requested: &Footprint, held: &Footprint) -> Reservation {
+        let kept = request.kept(requested, held);
+        request.reservation(held.clone(), kept, Timestamp::EPOCH, Span::ZERO)
+    }
+
+    fn granted(request: &Request) -> Reservation {
+        granted_for(request, &request.footprint, &request.footprint)
+    }
+
+    /// Whether the second request is a repetition of the first.
+    fn repeats(first: &Request, second: &Request) -> bool {
+        second.made(&second.footprint, &granted(first))
     }
 
     #[test]
@@ -239,49 +221,78 @@ mod tests {
             [("memory", "1073741824000m"), ("pods", "01")],
         ];
         let zeros = [("requests.cpu", "0"), ("configmaps", "0Ki")];
-        let first = with_amounts(amounts(&written[0])).digest();
+        let first = with_amounts(amounts(&written[0]));
         for written in written {
-            assert_eq!(with_amounts(amounts(&written)).digest(), first);
+            assert!(repeats(&first, &with_amounts(amounts(&written))));
             let with_zeros = with_amounts(amounts(&[&written[..], &zeros[..]].concat()));
-            assert_eq!(with_zeros.digest(), first);
+            assert!(repeats(&first, &with_zeros) && repeats(&with_zeros, &first));
         }
-        let other = with_amounts(amounts(&[("memory", "1Gi"), ("pods", "2")]));
-        assert_ne!(other.digest(), first);
-        let fewer = with_amounts(amounts(&[("memory", "1Gi")]));
-        assert_ne!(fewer.digest(), first);
+        let others =
+            [amounts(&[("memory", "1Gi"), ("pods", "2")]), amounts(&[("memory", "1Gi")])];
+        for other in others.map(with_amounts) {
+            assert!(!repeats(&first, &other) && !repeats(&other, &first));
+        }
         let template = |cpu: &str| {
             let replica = amounts(&[("requests.cpu", cpu)]);
             let mut request = request();
             request.footprint.traits = Traits::Template { pod: PodTraits::default(), replica };
-            request.digest()
+            request
         };
-        assert_eq!(template("1"), template("1000m"));
-        assert_ne!(template("1"), template("2"));
+        assert!(repeats(&template("1"), &template("1000m")));
+        assert!(!repeats(&template("1"), &template("2")));
     }
 
     #[test]
     fn only_what_is_requested_makes_another_request() {
-        let request = FingerprintedRequest::from(request());
-        let reservation = request.reservation(Footprint::default(), Timestamp::EPOCH, Span::ZERO);
-        assert!(request.is_that_of(&reservation));
+        let request = request();
         for ttl in [None, Some(Span::from_seconds(31))] {
-            let other_ttl = FingerprintedRequest::from(Request { ttl, ..Request::clone(&request) });
-            assert!(other_ttl.is_that_of(&reservation));
+            assert!(repeats(&request, &Request { ttl, ..request.clone() }));
         }
         let labels = [("app".into(), "web".into())];
         let others = [
-            Request { name: "web-2".into(), ..Request::clone(&request) },
-            Request { kind: "Job".into(), ..Request::clone(&request) },
-            Request { api_version: "v2".into(), ..Request::clone(&request) },
-            Request { footprint: Footprint::default(), ..Request::clone(&request) },
+            Request { name: "web-2".into(), ..request.clone() },
+            Request { kind: "Job".into(), ..request.clone() },
+            Request { api_version: "v2".into(), ..request.clone() },
+            Request { namespace: "team-b".into(), ..request.clone() },
+            Request { footprint: Footprint::default(), ..request.clone() },
             Request {
                 footprint: Footprint { labels: labels.into(), ..request.footprint.clone() },
-                ..Request::clone(&request)
+                ..request.clone()
             },
-            Request { basis: Basis::Update { version: 1 }, ..Request::clone(&request) },
+            Request { basis: Basis::Update { version: 0 }, ..request.clone() },
+            Request { basis: Basis::Update { version: 1 }, ..request.clone() },
         ];
-        for other in others.map(FingerprintedRequest::from) {
-            assert!(!other.is_that_of(&reservation), "{other:?}");
+        for (place, other) in others.iter().enumerate() {
+            assert!(repeats(other, other), "{other:?}");
+            let before = others[..place].iter().chain([&request]);
+            for first in before {
+                assert!(!repeats(first, other) && !repeats(other, first), "{first:?} {other:?}");
+            }
         }
+    }
+
+    /// What is held may be other than what was requested, and change.
+    #[test]
+    fn a_request_is_recognized_by_what_was_requested() {
+        let request = request();
+        let held = with_amounts(amounts(&[("pods", "1"), ("requests.cpu", "9")])).footprint;
+        let now = Timestamp::EPOCH;
+        let more = granted_for(&request, &request.footprint, &held);
+        let mut grown = granted(&request);
+        assert!(grown.requested.is_none() && more.requested.is_some());
+        grown.grow(held.clone(), now);
+        for mut reservation in [more, grown] {
+            assert_eq!(reservation.footprint, held);
+            reservation.grow(Footprint::default(), now);
+            assert!(request.made(&request.footprint, &reservation));
+            assert!(!request.made(&held, &reservation));
+        }
+        let relieved = Request { footprint: held, ..request.clone() };
+        let charged = Footprint {
+            payer: Some(Box::new(Uid::new("payer").unwrap())),
+            ..request.footprint.clone()
+        };
+        let granted = granted_for(&relieved, &charged, &relieved.footprint);
+        assert!(relieved.made(&charged, &granted) && request.made(&request.footprint, &granted));
     }
 }

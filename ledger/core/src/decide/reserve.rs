@@ -5,14 +5,14 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use super::{
-    Basis, Decision, FingerprintedRequest, Notice, Policy, Refusal, Request, Requester, case::Case,
+    Basis, Decision, Notice, Policy, Refusal, Request, Requester, case::Case,
     explain::checked_quotas,
 };
 use crate::{
     event::{Event, Reservation},
     state::{self, End, Overlay, ReservationStatus, State, Tracked},
 };
-use quota_semantics::{Name, Span, Timestamp, admission::CheckedQuota};
+use quota_semantics::{Name, Span, Timestamp, admission::CheckedQuota, object::Footprint};
 
 /// The result of a check that found room.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub fn reserve(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
     policy: &Policy,
 ) -> Result<Decision, Refusal> {
     decide(state, now, by, request, policy, &mut Overlay::default())
@@ -53,7 +53,7 @@ pub fn reserve_all(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    requests: &[FingerprintedRequest],
+    requests: &[Request],
     policy: &Policy,
 ) -> Result<Vec<Decision>, (usize, Refusal)> {
     let mut overlay = Overlay::default();
@@ -89,7 +89,7 @@ pub fn check(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
     policy: &Policy,
 ) -> Result<Checked, Refusal> {
     let overlay = Overlay::default();
@@ -114,16 +114,18 @@ fn decide(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
     policy: &Policy,
     overlay: &mut Overlay,
 ) -> Result<Decision, Refusal> {
+    let requested = &request.footprint;
     let request = &*request.counted(state);
     let tracked = state.tracked(&request.namespace, &request.uid);
     if tracked.is_some_and(|(place, _)| overlay.has_ended(place)) {
         return Err(ended(state, request, Some((End::Superseded, now))));
     }
-    if let Some(tracked) = granted_before(state, request, tracked.map(|(_, tracked)| tracked))? {
+    let tracked = tracked.map(|(_, tracked)| tracked);
+    if let Some(tracked) = granted_before(state, request, requested, tracked)? {
         // The principal that is granted a reservation owns it.
         by.must_own(&tracked.owner, &request.uid)?;
         return Ok(Decision { replayed: Some(tracked.entry), ..Decision::default() });
@@ -133,7 +135,8 @@ fn decide(
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
         return Err(Refusal::InvalidTtl { max: policy.max_ttl });
     }
-    let case = Case::of(state, by, request, std::mem::take(overlay));
+    let mut case = Case::of(state, by, request, std::mem::take(overlay));
+    case.requested = requested;
     if let Some(uid) = &case.not_owned {
         return Err(Refusal::NotOwner(uid.clone()));
     }
@@ -165,17 +168,19 @@ fn granted(events: &[Event]) -> Option<&Arc<Reservation>> {
 }
 
 /// The recorded reservation of the object, if it was granted for the same request before. An update counts as the same
-/// only while its reservation is pending: the same change can be made again later.
+/// only while its reservation is pending: the same change can be made again later. `requested`: the footprint as it was
+/// requested.
 pub(super) fn granted_before<'s>(
     state: &'s State,
-    request: &FingerprintedRequest,
+    request: &Request,
+    requested: &Footprint,
     tracked: Option<&'s Tracked>,
 ) -> Result<Option<&'s Tracked>, Refusal> {
     let Some(tracked) = tracked else {
         return Ok(None);
     };
     let creates = request.basis == Basis::Create;
-    if !request.is_that_of(&tracked.reservation) {
+    if !request.made(requested, &tracked.reservation) {
         return match creates {
             true => Err(Refusal::UidReused(request.uid.clone())),
             false => Ok(None),

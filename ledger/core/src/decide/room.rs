@@ -1,7 +1,7 @@
 //! Whether and when there can be room for a denied request, and for how many of equal ones there is.
 
 use super::{
-    FingerprintedRequest, Policy, Refusal, Request, Requester, case::Case, check,
+    Policy, Refusal, Request, Requester, case::Case, check,
     explain::EXPLAINED_MAX,
 };
 use crate::state::{Counted, Overlay, Pending, State};
@@ -86,12 +86,12 @@ pub fn fitting(
     state: &State,
     now: Timestamp,
     by: &Requester,
-    request: &FingerprintedRequest,
+    request: &Request,
     most: u64,
     policy: &Policy,
 ) -> Fitting {
     let request = &*request.counted(state);
-    let many = |count| FingerprintedRequest::from(times(request, count));
+    let many = |count| times(request, count);
     let Err(refusal) = check(state, now, by, &many(most), policy) else {
         return Fitting { fit: most, refusal: None };
     };

@@ -129,12 +129,29 @@ pub struct Reservation {
     /// It ends when a later version than this one is observed; 0: when the object is first observed. Requests for later
     /// versions raise it.
     pub after_version: u64,
-    /// The digest of the request, which identifies repetitions.
+    /// What was requested, by which repetitions are recognized; none: to create an object with what is reserved.
     #[serde(skip)]
-    pub request: [u8; 16],
+    pub requested: Option<Box<Requested>>,
+}
+
+/// What the request was for that made a reservation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requested {
+    /// The footprint.
+    pub footprint: Footprint,
+    /// Of an update: the version before it, 0 if unknown. None: a creation.
+    pub after_version: Option<u64>,
 }
 
 impl Reservation {
+    /// Raises it to another footprint and expiration.
+    pub(crate) fn grow(&mut self, footprint: Footprint, expiration: Timestamp) {
+        let before = std::mem::replace(&mut self.footprint, footprint);
+        self.requested
+            .get_or_insert_with(|| Box::new(Requested { footprint: before, after_version: None }));
+        self.expiration = expiration;
+    }
+
     /// Whether it ends when its object is observed in this version; 0: unknown.
     #[must_use]
     pub const fn is_awaiting(&self, version: u64) -> bool {

@@ -239,20 +239,19 @@ impl Limit for Counted<'_> {
             true => [&NONE.reserved; 2],
             false => [self.reserved, &changed.reserved],
         };
-        let mut used = self.used.search();
-        let others = [&changed.used, reserved, more_reserved, &self.aside];
+        let lists = [self.used, &changed.used, reserved, more_reserved, &self.aside];
+        let mut lists = lists.map(ResourceList::search);
         // Mostly nothing is reserved, changed or set aside.
-        let is_used_only = others.iter().all(|list| list.is_empty());
-        let mut others = others.map(ResourceList::search);
+        let mut count = 0;
+        for at in 0..lists.len() {
+            if !lists[at].is_over() {
+                lists.swap(count, at);
+                count += 1;
+            }
+        }
         move |resource| {
             let mut counted = Quantity::ZERO;
-            if let Some(used) = used.find(resource) {
-                counted.add_assign(used);
-            }
-            if is_used_only {
-                return counted;
-            }
-            for list in &mut others {
+            for list in &mut lists[..count] {
                 if let Some(amount) = list.find(resource) {
                     counted.add_assign(amount);
                 }

@@ -222,7 +222,7 @@ impl Changes {
                 let (granted, has_ended) = &mut self.granted[index];
                 if !std::mem::replace(has_ended, true) {
                     let granted = granted.clone();
-                    let count = size::count_of_reserved(&granted.footprint);
+                    let count = size::count_of_bytes(size::of_reservation(&granted));
                     return self.change(state, &granted, count, Change::Remove);
                 }
             }
@@ -254,10 +254,8 @@ impl Changes {
                 if let Ok(at) = self.find_ended(place) {
                     self.ended[at].1 = Some(self.granted.len());
                 }
-                let grown = Reservation {
-                    footprint: (**footprint).clone(),
-                    ..(*pending.reservation).clone()
-                };
+                let mut grown = (*pending.reservation).clone();
+                grown.grow((**footprint).clone(), grown.expiration);
                 self.grant(state, Arc::new(grown));
             }
             _ => {}
@@ -265,7 +263,7 @@ impl Changes {
     }
 
     fn grant(&mut self, state: &State, reservation: Arc<Reservation>) {
-        let count = size::count_of_reserved(&reservation.footprint);
+        let count = size::count_of_bytes(size::of_reservation(&reservation));
         self.change(state, &reservation, count, Change::Add);
         let index = self.granted.len();
         self.granted.push((reservation.clone(), false));

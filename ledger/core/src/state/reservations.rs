@@ -402,7 +402,7 @@ mod tests {
             created: Timestamp::EPOCH,
             expiration: Timestamp::MAX,
             after_version: 0,
-            request: [0; 16],
+            requested: None,
         })
     }
 

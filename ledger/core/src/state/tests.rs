@@ -54,7 +54,7 @@ fn granted_for(number: u64, footprint: Footprint) -> Event {
         created: Timestamp::EPOCH,
         expiration: Timestamp::MAX,
         after_version: 0,
-        request: [0; 16],
+        requested: None,
     }))
 }
 

@@ -26,14 +26,17 @@ fn not_limited(resources: &ResourceList, limited: &[bool]) -> Vec<Name> {
             None => drop(others.insert(name.bare())),
         }
     }
-    let has_other = |name: &Name| {
-        let is_known = name.thing().is_some_and(|thing| known & (1 << thing) != 0);
-        is_known || others.contains(name.bare())
-    };
-    let open = resources.iter().zip(limited).filter(|((name, amount), is_limited)| {
-        !**is_limited && amount.is_positive() && !has_other(name)
-    });
-    open.map(|((name, _), _)| name.clone()).collect()
+    let mut open = Vec::new();
+    for ((name, amount), is_limited) in resources.iter().zip(limited) {
+        let has_other = || {
+            let is_known = name.thing().is_some_and(|thing| known & (1 << thing) != 0);
+            is_known || !others.is_empty() && others.contains(name.bare())
+        };
+        if !is_limited && amount.is_positive() && !has_other() {
+            open.push(name.clone());
+        }
+    }
+    open
 }
 
 /// For each resource of a footprint, in their order, whether a limit counts it.

@@ -101,7 +101,7 @@ fn uid(text: &str) -> Uid {
 
 fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
     Review {
-        request: FingerprintedRequest::from(Request {
+        request: Request {
             uid: uid(id),
             namespace: "team".into(),
             resource: kind.clone(),
@@ -114,7 +114,7 @@ fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
             before: None,
             object: Some(Arc::new(object)),
             ttl: None,
-        }),
+        },
         measure: Measure::Given,
         holds: true,
     }

@@ -49,8 +49,7 @@ impl State {
         };
         self.change_claim(namespace, place, Change::Remove);
         self.reservations.change(place, |reservation| {
-            reservation.footprint = footprint.clone();
-            reservation.expiration = expiration;
+            reservation.grow(footprint.clone(), expiration);
         });
         self.change_claim(namespace, place, Change::Add);
     }

@@ -15,7 +15,7 @@ fn replica(id: &str, cpu: &str) -> Review {
     if let Traits::Pod(pod) = request.footprint.traits {
         request.footprint.traits = Traits::Replica(pod);
     }
-    Review { request: request.into(), ..review }
+    Review { request, ..review }
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn what_is_held_for_a_replica_cannot_be_made_to_hold_for_something_else() {
     let mut plain = Request::clone(&deployment("web", 2, CORE).request);
     plain.footprint.traits = Traits::Plain;
     plain.basis = Basis::Update { version: 0 };
-    let plain = Review { request: plain.into(), ..deployment("web", 2, CORE) };
+    let plain = Review { request: plain, ..deployment("web", 2, CORE) };
     assert!(world.admit(&plain).is_err());
     assert_eq!(world.counted("requests.cpu"), "0+2");
 }

@@ -118,7 +118,7 @@ impl Month {
             name: name.clone().into(),
             api_version: "v1".into(),
             kind: "Pod".into(),
-            footprint: footprint(number),
+            footprint: footprint(number).into(),
             created: BEGIN,
             expiration: BEGIN.plus(MONTH),
             after_version: 0,

@@ -213,7 +213,7 @@ pub struct CommittedBatch<A> {
 mod tests {
     use super::*;
     use quota_core::event::{Event, Reservation, Watermark, Watermarks};
-    use quota_semantics::{Name, Span, object::Footprint, uid::Uid};
+    use quota_semantics::{Name, Span, uid::Uid};
 
     /// A journal that accepts batches while it has room, and records the calls.
     #[derive(Default)]
@@ -319,7 +319,7 @@ mod tests {
                 name: "".into(),
                 api_version: "v1".into(),
                 kind: "".into(),
-                footprint: Footprint::default(),
+                footprint: Arc::default(),
                 created: at(1),
                 expiration: at(50),
                 after_version: 0,

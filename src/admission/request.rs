@@ -10,8 +10,7 @@ use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, Operation, evaluated, name_in_messages},
     object::{
-        Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, STEPS_MAX, is_ignored,
-        short_name,
+        Evaluator, GroupResource, Metadata, NoContext, Object, STEPS_MAX, is_ignored, short_name,
     },
     syntax::{self, MAX_SUBDOMAIN},
     uid::Uid,
@@ -137,8 +136,8 @@ pub(super) fn of(
     let before = stored.map(|old| charging.footprint(&kind, &old, now, &NoContext));
     let object = Arc::new(object);
     let subject = Request {
-        footprint,
-        before,
+        footprint: Arc::new(footprint),
+        before: before.map(Arc::new),
         object: Some(object.clone()),
         ..subject(request, kind, object.metadata(), basis)?
     };
@@ -258,7 +257,7 @@ fn subject(
         kind: Name::from(&*request.kind.kind),
         basis,
         subresource: Name::from(&*request.sub_resource),
-        footprint: Footprint::default(),
+        footprint: Arc::default(),
         before: None,
         object: None,
         ttl: None,
@@ -284,7 +283,7 @@ fn decision(
     }
     Ok(Some(Box::new(DecisionRequest {
         review: Review {
-            request: subject.into(),
+            request: subject,
             measure,
             holds: has_uid(metadata) && request.dry_run != Some(true),
         },

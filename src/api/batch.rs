@@ -289,7 +289,7 @@ mod tests {
         event::Reservation,
         state::{End, ReservationStatus},
     };
-    use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
+    use quota_semantics::{Timestamp, uid::Uid};
     use serde_json::{Value, json};
 
     use super::*;
@@ -302,7 +302,7 @@ mod tests {
             name: name.into(),
             api_version: "v1".into(),
             kind: "Pod".into(),
-            footprint: Footprint::default(),
+            footprint: Arc::default(),
             created: Timestamp::EPOCH,
             expiration: Timestamp::EPOCH,
             after_version: 0,

@@ -10,10 +10,7 @@ use futures::FutureExt as _;
 use http::{HeaderValue, StatusCode, header};
 use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
-    decide::{
-        self, Audience, Basis, Decision, Notice, Policy, Refusal, Request,
-        Requester,
-    },
+    decide::{self, Audience, Basis, Decision, Notice, Policy, Refusal, Request, Requester},
     event::{Actor, Sequence},
     state::{self, Head, ReservationPlace, ReservationState, ReservationStatus, ReservationsView},
     transaction::WriteTransaction,
@@ -189,11 +186,7 @@ pub(super) async fn create(
 
 /// The request of a body. It is shared, so that it is freed here, not on the decider thread, which all other jobs wait
 /// for.
-fn read(
-    app: &App,
-    text: &JsonText,
-    namespace: &Name,
-) -> Result<Arc<Request>, Problem> {
+fn read(app: &App, text: &JsonText, namespace: &Name) -> Result<Arc<Request>, Problem> {
     let request = text.read::<ReserveRequest<'_>>()?;
     request.request(app, namespace, crate::now(), None).map(Arc::new)
 }
@@ -458,22 +451,20 @@ impl<'a> ReserveRequest<'a> {
         };
         let ttl = read_ttl(self.ttl.as_deref(), &mut causes);
         match (subject, uid) {
-            (Some(subject), Some(uid)) if causes.is_empty() => {
-                Ok(Request {
-                    uid,
-                    namespace: namespace.clone(),
-                    resource: subject.resource,
-                    name: (*holder.name).into(),
-                    api_version: holder.api_version,
-                    kind: holder.kind,
-                    basis: Basis::Create,
-                    subresource: Name::default(),
-                    footprint: subject.footprint,
-                    before: None,
-                    object: subject.object,
-                    ttl: ttl.map(Period::span),
-                })
-            }
+            (Some(subject), Some(uid)) if causes.is_empty() => Ok(Request {
+                uid,
+                namespace: namespace.clone(),
+                resource: subject.resource,
+                name: (*holder.name).into(),
+                api_version: holder.api_version,
+                kind: holder.kind,
+                basis: Basis::Create,
+                subresource: Name::default(),
+                footprint: Arc::new(subject.footprint),
+                before: None,
+                object: subject.object,
+                ttl: ttl.map(Period::span),
+            }),
             _ => Err(Problem::invalid(causes)),
         }
     }

@@ -13,9 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use quota_core::{
-    decide::{
-        Basis, Consumed, Policy, Refusal, Request, Requester, Sighting,
-    },
+    decide::{Basis, Consumed, Policy, Refusal, Request, Requester, Sighting},
     event::{Actor, Observed},
     source::{self, Observation},
     transaction::WriteTransaction,
@@ -392,7 +390,7 @@ fn request(pod: Observed, ttl: Span) -> Request {
         kind: "Pod".into(),
         basis: Basis::Create,
         subresource: Name::default(),
-        footprint: pod.footprint,
+        footprint: Arc::new(pod.footprint),
         before: None,
         object: None,
         ttl: Some(ttl),

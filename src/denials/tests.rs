@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use quota_client::wire;
 use quota_core::{
@@ -27,7 +27,7 @@ fn request(namespace: &str, uid: &str) -> Request {
         kind: "Pod".into(),
         basis: Basis::Create,
         subresource: "".into(),
-        footprint,
+        footprint: footprint.into(),
         before: None,
         object: None,
         ttl: None,
@@ -245,8 +245,9 @@ fn a_flood_of_one_principal_leaves_those_of_others() {
 fn of_a_long_denial_less_is_kept() {
     let one = quota_semantics::quantity::Quantity::from_units(1);
     let name = |number| format!("example.com/{number:0>60}").into();
-    let mut request = Request::clone(&request("a", "u"));
-    request.footprint.resources = (0..1000).map(|n| (name(n), one.clone())).collect();
+    let mut request = request("a", "u");
+    Arc::make_mut(&mut request.footprint).resources =
+        (0..1000).map(|n| (name(n), one.clone())).collect();
     let Refusal::Denied(mut denied) = refusal() else { unreachable!() };
     let looked = denied.quotas[0].resources[0].clone();
     denied.quotas[0].resources = vec![looked; 1000];
@@ -273,8 +274,9 @@ fn of_a_wide_denial_few_limits_wait_for_the_log() {
         denied.quotas = quotas;
         let name = |number| format!("example.com/{number}").into();
         let one = quota_semantics::quantity::Quantity::from_units(1);
-        let mut request = Request::clone(&request("a", "u"));
-        request.footprint.resources = (0..requested).map(|n| (name(n), one.clone())).collect();
+        let mut request = request("a", "u");
+        Arc::make_mut(&mut request.footprint).resources =
+            (0..requested).map(|n| (name(n), one.clone())).collect();
         let refusal = Refusal::Denied(denied);
         super::new(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap()
     };

@@ -183,7 +183,7 @@ fn request(state: &State, number: usize) -> Option<Request> {
         kind: "Pod".into(),
         basis: Basis::Create,
         subresource: "".into(),
-        footprint,
+        footprint: footprint.into(),
         before: None,
         object: None,
         ttl: None,

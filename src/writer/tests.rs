@@ -2,7 +2,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use quota_core::event::{Actor, Event, Reservation, Sequence};
 use quota_journal::Error;
-use quota_semantics::{Name, Span, object::Footprint, uid::Uid};
+use quota_semantics::{Name, Span, uid::Uid};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::*;
@@ -295,7 +295,7 @@ fn what_is_due_at_once_is_recorded_a_part_at_a_time() {
             name: "".into(),
             api_version: "v1".into(),
             kind: "Pod".into(),
-            footprint: Footprint::default(),
+            footprint: Arc::default(),
             created: now(),
             expiration: now().minus(Span::from_seconds(60)),
             after_version: 0,

@@ -128,7 +128,7 @@ impl Writer {
                 name: format!("r-{}", self.sequence).into(),
                 api_version: "v1".into(),
                 kind: "Pod".into(),
-                footprint: self.footprint(),
+                footprint: self.footprint().into(),
                 created: Timestamp::EPOCH,
                 expiration: self.far(),
                 after_version: 0,

@@ -139,7 +139,7 @@ impl Server {
             resource: "pods".into(),
             name: name.into(),
             version: 0,
-            footprint: footprint(resources),
+            footprint: footprint(resources).into(),
             lapse: None,
             ends_reservation: false,
         };
@@ -208,7 +208,7 @@ impl Server {
             name: name.into(),
             api_version: "v1".into(),
             kind: "Pod".into(),
-            footprint: footprint(resources),
+            footprint: footprint(resources).into(),
             created: quotad::now(),
             expiration: quotad::now().plus(Span::from_seconds(3600)),
             after_version: 0,

@@ -54,7 +54,7 @@ fn events(time: Timestamp) -> Vec<Event> {
             name: name.into(),
             api_version: "v1".into(),
             kind: "Pod".into(),
-            footprint: pod(),
+            footprint: pod().into(),
             created: time,
             expiration: time,
             after_version: 0,

@@ -145,7 +145,7 @@ fn granted_of(footprint: Footprint) -> Event {
         name: "c12-0".into(),
         api_version: Name::from("v1"),
         kind: Name::from("Pod"),
-        footprint,
+        footprint: footprint.into(),
         created: TIME,
         expiration: TIME,
         after_version: 0,

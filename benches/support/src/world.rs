@@ -114,7 +114,7 @@ pub fn reserve_request(uid: Uid, namespace: Name, number: u64) -> Request {
         kind: Name::from("Pod"),
         basis: Basis::Create,
         subresource: Name::default(),
-        footprint: footprint(number),
+        footprint: Arc::new(footprint(number)),
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),

@@ -86,7 +86,7 @@ pub enum Event {
         /// Its namespace.
         namespace: Name,
         /// The new footprint.
-        footprint: Box<Footprint>,
+        footprint: Arc<Footprint>,
         /// The new expiration.
         expiration: Timestamp,
     },

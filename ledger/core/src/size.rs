@@ -57,9 +57,8 @@ pub fn of_event(event: &Event) -> usize {
             of_names(names.flat_map(|kind| [&kind.resource, &kind.failing]))
         }
         Event::ReservationGranted(reservation) => return of_reservation(reservation),
-        Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {
-            of_footprint(footprint)
-        }
+        Event::ObjectLapsed { footprint, .. } => of_footprint(footprint),
+        Event::ReservationGrown { footprint, .. } => of_footprint(footprint),
         Event::ReservationCommitted { resources, .. } => of_amounts(resources),
         Event::ObjectCorrected(correction) => {
             of_footprint(&correction.object.footprint)
@@ -117,7 +116,7 @@ fn of_selector(selector: &group::LabelSelector) -> usize {
 #[must_use]
 pub(crate) fn of_reservation(reservation: &Reservation) -> usize {
     let requested = reservation.requested.as_ref();
-    of_reserved(&reservation.footprint, requested.map(|requested| &requested.footprint))
+    of_reserved(&reservation.footprint, requested.map(|requested| &*requested.footprint))
 }
 
 /// A reservation of a footprint that keeps another one as the requested one.
@@ -283,7 +282,7 @@ mod tests {
             name: "p".into(),
             api_version: "v1".into(),
             kind: "Pod".into(),
-            footprint: footprint.clone(),
+            footprint: footprint.clone().into(),
             created: Timestamp::EPOCH,
             expiration: Timestamp::MAX,
             after_version: 0,

@@ -393,7 +393,7 @@ fn groups_with_scopes_count_what_matches() {
     given.takes("team-a", "plain", "pods=5");
     let high = |id: &str| {
         let mut request = reserve_request(id, "pods=1");
-        request.footprint.traits =
+        Arc::make_mut(&mut request.footprint).traits =
             quota_semantics::object::Traits::Pod(quota_semantics::object::PodTraits {
                 priority_class: "high".into(),
                 ..Default::default()

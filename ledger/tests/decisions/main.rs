@@ -11,10 +11,12 @@ mod quotas;
 mod reservations;
 mod sources;
 
+use std::sync::Arc;
+
 use quota_core::{
     decide::{
-        self, Adopted, Basis, Policy, Precondition, QuotaChange, Refusal,
-        Request, Requester, Sighting, Verdict,
+        self, Adopted, Basis, Policy, Precondition, QuotaChange, Refusal, Request, Requester,
+        Sighting, Verdict,
     },
     event::{Actor, Event, Observed},
     state::{End, State},
@@ -62,7 +64,7 @@ fn reserve_request(id: &str, amounts: &str) -> Request {
         kind: Name::from("Pod"),
         basis: Basis::Create,
         subresource: Name::default(),
-        footprint: Footprint { resources: list(amounts), ..Footprint::default() },
+        footprint: Arc::new(Footprint { resources: list(amounts), ..Footprint::default() }),
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
@@ -131,8 +133,7 @@ impl Given {
     }
 
     fn reserve(&mut self, request: &Request) -> Result<decide::Decision, Refusal> {
-        let reserved =
-            decide::reserve(&self.state, self.now(), &by(), request, &self.policy)?;
+        let reserved = decide::reserve(&self.state, self.now(), &by(), request, &self.policy)?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }

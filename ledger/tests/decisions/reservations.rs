@@ -1,6 +1,6 @@
 //! One reservation, from its request to its end.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use quota_core::{
     decide::Consumed,
@@ -504,8 +504,9 @@ fn all_names_of_a_reservation_are_bounded() {
     let mut given = Given::hard("pods=9");
     let mut request = |traits, labels| {
         let mut request = reserve_request("a", "pods=1");
-        request.footprint.traits = traits;
-        request.footprint.labels = labels;
+        let footprint = Arc::make_mut(&mut request.footprint);
+        footprint.traits = traits;
+        footprint.labels = labels;
         match given.reserve(&request) {
             Err(Refusal::LimitReached { limit, .. }) => limit,
             other => panic!("{other:?}"),

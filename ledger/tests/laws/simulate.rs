@@ -399,7 +399,8 @@ fn a_past_that_cannot_be_reproduced_is_not_simulated() {
     let Event::ReservationGranted(reservation) = &mut grant.event else {
         panic!("{grant:?}");
     };
-    let amounts = &mut std::sync::Arc::make_mut(reservation).footprint.resources;
+    let reservation = Arc::make_mut(reservation);
+    let amounts = &mut Arc::make_mut(&mut reservation.footprint).resources;
     amounts.insert("requests.cpu".into(), Quantity::from_units(6));
     let sequence = grant.sequence;
     let failed = simulate(State::default(), &forged, Candidates::default()).unwrap_err();

@@ -1,7 +1,10 @@
 //! An API server that is ahead of the observed events: objects are changed again before it is observed that they
 //! changed, writes conflict and are tried again, and some are refused after their review.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use proptest::prelude::*;
 use quota_core::{
@@ -165,7 +168,7 @@ impl Cluster {
         };
         let request = Request {
             ttl: None,
-            before,
+            before: before.map(Arc::new),
             ..reserve_request(uid, 0, Some(name), footprint.clone(), basis, 0)
         };
         self.world.admit(request, Measure::Given, true)

@@ -164,7 +164,7 @@ impl Clients {
         let request = self.created.get(&self.requested_before(random))?;
         let mut request = request.clone();
         if random.chance(200) {
-            request.footprint = footprint(9, true, false);
+            request.footprint = footprint(9, true, false).into();
         }
         Some(request)
     }

@@ -4,9 +4,7 @@
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
 use quota_core::{
-    decide::{
-        self, Policy, QuotaChange, Refusal, Request, Requester, Review,
-    },
+    decide::{self, Policy, QuotaChange, Refusal, Request, Requester, Review},
     event::{Actor, Cursor, Event},
     source::{self, Consumed, Observation},
     state::{Image, State},
@@ -311,12 +309,10 @@ fn events(
     match op {
         Op::Reserve(request) => decide::reserve(state, now, by, &request.clone().into(), policy)
             .map(|reserved| reserved.events),
-        Op::ReserveAll(requests) => {
-            match decide::reserve_all(state, now, by, requests, policy) {
-                Ok(all) => Ok(all.into_iter().flat_map(|reserved| reserved.events).collect()),
-                Err((_, refusal)) => Err(refusal),
-            }
-        }
+        Op::ReserveAll(requests) => match decide::reserve_all(state, now, by, requests, policy) {
+            Ok(all) => Ok(all.into_iter().flat_map(|reserved| reserved.events).collect()),
+            Err((_, refusal)) => Err(refusal),
+        },
         Op::Admit(request) => {
             let review = Review {
                 request: request.clone().into(),

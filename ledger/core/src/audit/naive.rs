@@ -135,7 +135,7 @@ impl Naive {
                 let mut reservation = (*view.reservation).clone();
                 let claims = match view.committed {
                     Some(committed) => {
-                        reservation.footprint = (*committed).clone();
+                        reservation.footprint = Arc::new((*committed).clone());
                         &mut naive.committed
                     }
                     None => &mut naive.pending,
@@ -192,7 +192,7 @@ impl Naive {
             }
             Event::ReservationGrown { uid, namespace, footprint, expiration } => {
                 if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
-                    claim.reservation.grow((**footprint).clone(), *expiration);
+                    claim.reservation.grow(footprint.clone(), *expiration);
                 }
             }
             Event::ReservationExtended { uid, namespace, expiration } => {
@@ -203,7 +203,7 @@ impl Naive {
             Event::ReservationCommitted { uid, namespace, resources } => {
                 let key = key(namespace, uid);
                 if let Some(mut claim) = self.pending.remove(&key) {
-                    claim.reservation.footprint.resources = resources.clone();
+                    Arc::make_mut(&mut claim.reservation.footprint).resources = resources.clone();
                     self.commit_bearers.remove(&key);
                     if let Some(bearer) = self.bearers.remove(&key) {
                         self.commit_bearers.insert(key.clone(), bearer);

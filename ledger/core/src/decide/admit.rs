@@ -11,11 +11,10 @@
 //! - A workload can be scaled without its template at hand.
 //! - A pod may name more resources than a reservation. Only the number of names in the namespace is bounded.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
-    Basis, Decision, Denied, Policy, Refusal, Request, Requester,
-    awaited_versions,
+    Basis, Decision, Denied, Policy, Refusal, Request, Requester, awaited_versions,
     case::Case,
     explain,
     name_conflicts::{self, needs_later},
@@ -99,7 +98,7 @@ fn consider(
             decide(state, now, by, request, requested, review.holds, policy)
         }
         Some(footprint) => {
-            let request = Request { footprint, ..request.clone() };
+            let request = Request { footprint: Arc::new(footprint), ..request.clone() };
             decide(state, now, by, &request, &request.footprint, review.holds, policy)
         }
     }
@@ -116,7 +115,7 @@ fn decide(
     now: Timestamp,
     by: &Requester,
     request: &Request,
-    requested: &Footprint,
+    requested: &Arc<Footprint>,
     holds: bool,
     policy: &Policy,
 ) -> Result<Decision, Refusal> {
@@ -254,7 +253,7 @@ fn charged(limits: &[Counted<'_>], grown: &GrownLimits<'_>) -> Vec<CheckedQuota>
 /// The footprint of a changed object before the change, according to the API server: the object exists, but was not
 /// observed.
 fn unseen_before<'r>(state: &State, request: &'r Request) -> Option<&'r Footprint> {
-    let before = request.before.as_ref()?;
+    let before = request.before.as_deref()?;
     let observed = state.footprint_in(&request.namespace, &request.uid);
     (request.basis != Basis::Create && observed.is_none()).then_some(before)
 }
@@ -273,7 +272,7 @@ fn grow_unseen(
 ) -> Result<Decision, Refusal> {
     let growth = request.footprint.resources.delta_over(&before.resources);
     let grows = |name: &Name, _: &Quantity| growth.get(name).is_some_and(Quantity::is_positive);
-    let mut footprint = request.footprint.clone();
+    let mut footprint = Footprint::clone(&request.footprint);
     if footprint.is_like(before) {
         footprint.resources.retain(grows);
     }
@@ -296,7 +295,7 @@ fn grow_unseen(
     if !needs_room {
         footprint.resources.retain(grows);
     }
-    let request = Request { footprint, before: None, ..request.clone() };
+    let request = Request { footprint: Arc::new(footprint), before: None, ..request.clone() };
     let case = Case::of(state, by, &request, Overlay::default());
     if !needs_room && case.pending.is_none() {
         return Ok(Decision::default());

@@ -26,7 +26,7 @@ pub(super) fn grows_unseen(
     {
         return false;
     }
-    let before = request.before.as_ref();
+    let before = request.before.as_deref();
     limits.iter().any(|limit| limit.is_taken_by(&request.footprint, before))
 }
 

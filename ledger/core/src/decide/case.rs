@@ -25,7 +25,7 @@ use quota_semantics::{
 pub(super) struct Case<'a> {
     pub(super) request: &'a Request,
     /// The footprint as it was requested, before it was found out what of it counts.
-    pub(super) requested: &'a Footprint,
+    pub(super) requested: &'a Arc<Footprint>,
     /// Pending reservations that this one supersedes when it is granted: those for the same name under other uids that
     /// the requester may change, and one for the same object that is not the same request.
     pub(super) superseded: Vec<(Uid, Pending)>,
@@ -38,7 +38,7 @@ pub(super) struct Case<'a> {
     /// The footprint already counted or held for this uid: the larger of the two.
     pub(super) before: Option<Cow<'a, Footprint>>,
     /// The footprint of the new reservation: the requested one, and no less than the one held.
-    pub(super) target: Cow<'a, Footprint>,
+    pub(super) target: Arc<Footprint>,
     /// The object that bears the name. A new reservation waits for its end.
     bearer: Option<Uid>,
     /// Whether another object bears the name of this one.
@@ -103,15 +103,15 @@ impl<'a> Case<'a> {
         }
         let own = state.footprint_in(namespace, uid);
         let observed = own.or_else(|| Some(&**state.bearer_shared(pending?)?));
-        let mut target = Cow::Borrowed(&request.footprint);
-        let pending_footprint = pending.map(|pending| &pending.footprint);
+        let mut target = request.footprint.clone();
+        let pending_footprint = pending.map(|pending| &*pending.footprint);
         for before in own.into_iter().chain(pending_footprint) {
             if !before.traits.is_plain() {
-                target = Cow::Owned(target.into_owned().following(before));
+                target = Arc::new(Arc::unwrap_or_clone(target).following(before));
             }
         }
         if let Some(pending) = pending_footprint {
-            target.to_mut().resources.max(&pending.resources);
+            Arc::make_mut(&mut target).resources.max(&pending.resources);
         }
         Self {
             request,
@@ -143,14 +143,13 @@ impl<'a> Case<'a> {
 
     /// The case with at least this footprint held.
     pub(super) fn no_less_than(mut self, held: &Footprint) -> Self {
-        self.target.to_mut().resources.max(&held.resources);
+        Arc::make_mut(&mut self.target).resources.max(&held.resources);
         self
     }
 
     /// Whether the requested footprint is already held.
     pub(super) fn holds_target(&self) -> bool {
-        let pending = self.pending.map(|pending| &pending.footprint);
-        pending == Some(&*self.target)
+        self.pending.is_some_and(|pending| pending.footprint == self.target)
     }
 
     /// The amounts to hold beyond those counted or held already.
@@ -243,7 +242,7 @@ impl<'a> Case<'a> {
 
     /// Prepares the limits for the decision.
     pub(super) fn prepare(&self, limits: &mut [Counted<'_>]) {
-        let pending = self.pending.map(|pending| &pending.footprint);
+        let pending = self.pending.map(|pending| &*pending.footprint);
         for limit in limits {
             limit.decide(&self.target, pending, self.observed);
         }
@@ -317,7 +316,7 @@ impl<'a> Case<'a> {
         let Request { footprint, before, .. } = self.request;
         limits.iter().any(|limit| {
             limit.is_taken_by(footprint, self.observed)
-                || limit.is_taken_by(footprint, before.as_ref())
+                || limit.is_taken_by(footprint, before.as_deref())
         })
     }
 
@@ -367,10 +366,11 @@ impl<'a> Case<'a> {
             Some(pending) => Some(&pending.footprint),
             None => self.kept(),
         };
+        let kept = kept.map(|kept| &**kept);
         size::count_of_bytes(size::of_reserved(&self.target, kept)) > self.replaced
     }
 
-    fn kept(&self) -> Option<&Footprint> {
+    fn kept(&self) -> Option<&Arc<Footprint>> {
         self.request.kept(self.requested, &self.target)
     }
 
@@ -409,7 +409,7 @@ impl<'a> Case<'a> {
             let grown = Event::ReservationGrown {
                 uid: request.uid.clone(),
                 namespace: request.namespace.clone(),
-                footprint: Box::new(self.target.clone().into_owned()),
+                footprint: self.target.clone(),
                 expiration: now.plus(ttl).max(pending.expiration),
             };
             let awaited = awaited_versions::awaited(request, pending);
@@ -418,8 +418,7 @@ impl<'a> Case<'a> {
         if self.superseded.is_empty() {
             within(self.namesakes, NAMESAKES_MAX, "the bound for one name")?;
         }
-        let granted =
-            request.reservation(self.target.clone().into_owned(), self.kept(), now, ttl);
+        let granted = request.reservation(self.target.clone(), self.kept(), now, ttl);
         let mut events = Vec::with_capacity(self.superseded.len() + 2);
         for (uid, _) in &self.superseded {
             events.push(Event::ReservationSuperseded {
@@ -494,7 +493,7 @@ fn before<'a>(
             before.resources.max(&observed.resources);
             Some(Cow::Owned(before))
         }
-        (None, None) => request.before.as_ref().map(Cow::Borrowed),
+        (None, None) => request.before.as_deref().map(Cow::Borrowed),
         (observed, pending) => observed.or(pending).map(Cow::Borrowed),
     }
 }

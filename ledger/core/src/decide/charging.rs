@@ -29,7 +29,7 @@ pub(super) fn relieved(
     };
     let held = || {
         let pending = state.pending_of(namespace, &payer)?;
-        Some(&pending.reservation.footprint)
+        Some(&*pending.reservation.footprint)
     };
     let is_charged = |footprint: &Footprint| matches!(footprint.traits, Traits::Template { .. });
     let pays = *payer != *uid

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Basis, Notice, Policy, Refusal, Request, Requester, Review, admit, is_reserved,
-    reserve, reserve_all, revocable,
+    Basis, Notice, Policy, Refusal, Request, Requester, Review, admit, is_reserved, reserve,
+    reserve_all, revocable,
 };
 use crate::{
     event::{Actor, Event, Sequence},

@@ -15,11 +15,7 @@ use crate::{
 use quota_semantics::uid::Uid;
 
 /// An object that an API server is about to store, in the context of the state.
-pub(super) fn case<'a>(
-    state: &'a State,
-    by: &Requester,
-    request: &'a Request,
-) -> Case<'a> {
+pub(super) fn case<'a>(state: &'a State, by: &Requester, request: &'a Request) -> Case<'a> {
     let case = in_place(state, by, request);
     match beside(state, &case) {
         Some(beside) => case.beside(beside),
@@ -42,7 +38,7 @@ fn in_place<'a>(state: &'a State, by: &Requester, request: &'a Request) -> Case<
     let namesakes = all - alike.len();
     let mut case = Case::taking_the_place_of(state, by, request, alike, overlay);
     case.namesakes = namesakes;
-    held.into_iter().fold(case, Case::no_less_than)
+    held.into_iter().fold(case, |case, held| case.no_less_than(held))
 }
 
 /// The object that bears the name of the new object. If another reservation waits for the end of that object already,

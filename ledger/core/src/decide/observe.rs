@@ -189,7 +189,7 @@ pub(super) fn as_before(
 ) -> Footprint {
     let pending = || {
         let pending = state.pending_of(&object.namespace, &object.uid);
-        pending.map(|pending| &pending.reservation.footprint)
+        pending.map(|pending| &*pending.reservation.footprint)
     };
     let footprint = relieved(state, &object.namespace, &object.uid, footprint);
     match recorded.or_else(pending) {

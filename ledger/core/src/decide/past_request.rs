@@ -101,7 +101,7 @@ impl PastRequest {
             }
             Event::ReservationGrown { uid, namespace, footprint, .. } => {
                 let pending = state.pending_of(namespace, uid)?;
-                (&*pending.reservation, &**footprint, true)
+                (&*pending.reservation, footprint, true)
             }
             _ => return None,
         };
@@ -275,7 +275,7 @@ fn bearer(reservation: &Reservation, next: Option<&Event>, state: &State) -> Opt
     (is_about && exists).then(|| bearer.clone())
 }
 
-fn request(reservation: &Reservation, footprint: &Footprint) -> Request {
+fn request(reservation: &Reservation, footprint: &Arc<Footprint>) -> Request {
     let kind = reservation.resource.as_str();
     let (resource, group) = kind.split_once('.').unwrap_or((kind, ""));
     Request {

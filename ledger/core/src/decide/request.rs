@@ -55,9 +55,9 @@ pub struct Request {
     /// The subresource of the request, as in `resize`; empty: none.
     pub subresource: Name,
     /// The requested footprint.
-    pub footprint: Footprint,
+    pub footprint: Arc<Footprint>,
     /// The footprint before the change, according to the caller; only for updates of objects that are not observed yet.
-    pub before: Option<Footprint>,
+    pub before: Option<Arc<Footprint>>,
     /// The object, to check which resources its containers specify; none: they are not checked.
     pub object: Option<Arc<Object>>,
     /// The time to live of the reservation; none: the configured default.
@@ -71,10 +71,13 @@ impl Request {
         if self.footprint.payer.is_none() && before.is_none_or(|before| before.payer.is_none()) {
             return Cow::Borrowed(self);
         }
-        let relieved = |footprint| relieved(state, &self.namespace, &self.uid, footprint);
+        let relieved = |footprint: &Arc<Footprint>| {
+            let footprint = Footprint::clone(footprint);
+            Arc::new(relieved(state, &self.namespace, &self.uid, footprint))
+        };
         Cow::Owned(Self {
-            footprint: relieved(self.footprint.clone()),
-            before: self.before.clone().map(relieved),
+            footprint: relieved(&self.footprint),
+            before: before.map(relieved),
             ..self.clone()
         })
     }
@@ -99,17 +102,17 @@ impl Request {
     /// `requested`: the footprint as it was requested.
     pub(super) fn kept<'f>(
         &self,
-        requested: &'f Footprint,
+        requested: &'f Arc<Footprint>,
         held: &Footprint,
-    ) -> Option<&'f Footprint> {
+    ) -> Option<&'f Arc<Footprint>> {
         (self.basis != Basis::Create || !are_equal(requested, held)).then_some(requested)
     }
 
     /// The reservation to grant for this request, and what it keeps beside its footprint; see [`Self::kept`].
     pub(super) fn reservation(
         &self,
-        footprint: Footprint,
-        kept: Option<&Footprint>,
+        footprint: Arc<Footprint>,
+        kept: Option<&Arc<Footprint>>,
         now: Timestamp,
         ttl: Span,
     ) -> Reservation {
@@ -126,7 +129,12 @@ impl Request {
             after_version: self.basis.version(),
             requested: kept.map(|requested| {
                 Box::new(Requested {
-                    footprint: Footprint { payer: None, ..requested.clone() },
+                    footprint: match requested.payer {
+                        None => requested.clone(),
+                        Some(_) => {
+                            Arc::new(Footprint { payer: None, ..Footprint::clone(requested) })
+                        }
+                    },
                     after_version: match self.basis {
                         Basis::Create => None,
                         Basis::Update { version } => Some(version),
@@ -179,10 +187,10 @@ mod tests {
             kind: "Pod".into(),
             basis: Basis::Create,
             subresource: Name::default(),
-            footprint: Footprint {
+            footprint: Arc::new(Footprint {
                 resources: ResourceList::from_iter(amounts),
                 ..Footprint::default()
-            },
+            }),
             before: None,
             object: None,
             ttl: Some(Span::from_seconds(30)),
@@ -195,10 +203,15 @@ mod tests {
     }
 
     fn with_amounts(resources: ResourceList) -> Request {
-        Request { footprint: Footprint { resources, ..Footprint::default() }, ..request() }
+        let footprint = Arc::new(Footprint { resources, ..Footprint::default() });
+        Request { footprint, ..request() }
     }
 
-    fn granted_for(request: &Request, requested: &Footprint, held: &Footprint) -> Reservation {
+    fn granted_for(
+        request: &Request,
+        requested: &Arc<Footprint>,
+        held: &Arc<Footprint>,
+    ) -> Reservation {
         let kept = request.kept(requested, held);
         request.reservation(held.clone(), kept, Timestamp::EPOCH, Span::ZERO)
     }
@@ -227,15 +240,15 @@ mod tests {
             let with_zeros = with_amounts(amounts(&[&written[..], &zeros[..]].concat()));
             assert!(repeats(&first, &with_zeros) && repeats(&with_zeros, &first));
         }
-        let others =
-            [amounts(&[("memory", "1Gi"), ("pods", "2")]), amounts(&[("memory", "1Gi")])];
+        let others = [amounts(&[("memory", "1Gi"), ("pods", "2")]), amounts(&[("memory", "1Gi")])];
         for other in others.map(with_amounts) {
             assert!(!repeats(&first, &other) && !repeats(&other, &first));
         }
         let template = |cpu: &str| {
             let replica = amounts(&[("requests.cpu", cpu)]);
             let mut request = request();
-            request.footprint.traits = Traits::Template { pod: PodTraits::default(), replica };
+            Arc::make_mut(&mut request.footprint).traits =
+                Traits::Template { pod: PodTraits::default(), replica };
             request
         };
         assert!(repeats(&template("1"), &template("1000m")));
@@ -254,9 +267,12 @@ mod tests {
             Request { kind: "Job".into(), ..request.clone() },
             Request { api_version: "v2".into(), ..request.clone() },
             Request { namespace: "team-b".into(), ..request.clone() },
-            Request { footprint: Footprint::default(), ..request.clone() },
+            Request { footprint: Arc::default(), ..request.clone() },
             Request {
-                footprint: Footprint { labels: labels.into(), ..request.footprint.clone() },
+                footprint: Arc::new(Footprint {
+                    labels: labels.into(),
+                    ..Footprint::clone(&request.footprint)
+                }),
                 ..request.clone()
             },
             Request { basis: Basis::Update { version: 0 }, ..request.clone() },
@@ -283,15 +299,15 @@ mod tests {
         grown.grow(held.clone(), now);
         for mut reservation in [more, grown] {
             assert_eq!(reservation.footprint, held);
-            reservation.grow(Footprint::default(), now);
+            reservation.grow(Arc::default(), now);
             assert!(request.made(&request.footprint, &reservation));
             assert!(!request.made(&held, &reservation));
         }
         let relieved = Request { footprint: held, ..request.clone() };
-        let charged = Footprint {
+        let charged = Arc::new(Footprint {
             payer: Some(Box::new(Uid::new("payer").unwrap())),
-            ..request.footprint.clone()
-        };
+            ..Footprint::clone(&request.footprint)
+        });
         let granted = granted_for(&relieved, &charged, &relieved.footprint);
         assert!(relieved.made(&charged, &granted) && request.made(&request.footprint, &granted));
     }

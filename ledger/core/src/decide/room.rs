@@ -1,9 +1,8 @@
 //! Whether and when there can be room for a denied request, and for how many of equal ones there is.
 
-use super::{
-    Policy, Refusal, Request, Requester, case::Case, check,
-    explain::EXPLAINED_MAX,
-};
+use std::sync::Arc;
+
+use super::{Policy, Refusal, Request, Requester, case::Case, check, explain::EXPLAINED_MAX};
 use crate::state::{Counted, Overlay, Pending, State};
 use quota_semantics::{
     Timestamp,
@@ -119,10 +118,10 @@ pub fn fitting(
 fn times(request: &Request, count: u64) -> Request {
     let amounts = request.footprint.resources.iter();
     Request {
-        footprint: Footprint {
+        footprint: Arc::new(Footprint {
             resources: amounts.map(|(name, amount)| (name.clone(), amount.times(count))).collect(),
-            ..request.footprint.clone()
-        },
+            ..Footprint::clone(&request.footprint)
+        }),
         ..request.clone()
     }
 }

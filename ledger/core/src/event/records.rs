@@ -1,5 +1,7 @@
 //! The records of entries: quotas, groups, namespaces, objects, reservations, and what sources have reported.
 
+use std::sync::Arc;
+
 use quota_semantics::{
     Name, Timestamp,
     group::{self, manifest::adopted_version, selector::Labels},
@@ -120,8 +122,8 @@ pub struct Reservation {
     pub api_version: Name,
     /// Its kind as the holder gave it; may be empty.
     pub kind: Name,
-    /// The reserved footprint.
-    pub footprint: Footprint,
+    /// The reserved footprint; mostly the request's own.
+    pub footprint: Arc<Footprint>,
     /// When it was granted.
     pub created: Timestamp,
     /// When it expires.
@@ -138,14 +140,14 @@ pub struct Reservation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requested {
     /// The footprint.
-    pub footprint: Footprint,
+    pub footprint: Arc<Footprint>,
     /// Of an update: the version before it, 0 if unknown. None: a creation.
     pub after_version: Option<u64>,
 }
 
 impl Reservation {
     /// Raises it to another footprint and expiration.
-    pub(crate) fn grow(&mut self, footprint: Footprint, expiration: Timestamp) {
+    pub(crate) fn grow(&mut self, footprint: Arc<Footprint>, expiration: Timestamp) {
         let before = std::mem::replace(&mut self.footprint, footprint);
         self.requested
             .get_or_insert_with(|| Box::new(Requested { footprint: before, after_version: None }));

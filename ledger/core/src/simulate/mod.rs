@@ -600,7 +600,7 @@ impl PastDenial {
             kind: Name::default(),
             basis: Basis::Create,
             subresource: Name::default(),
-            footprint: Footprint { resources: self.requested, ..Footprint::default() },
+            footprint: Arc::new(Footprint { resources: self.requested, ..Footprint::default() }),
             before: None,
             object: None,
             ttl: None,

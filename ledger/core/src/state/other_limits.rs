@@ -95,7 +95,7 @@ impl State {
                     groups.count_object(namespace, footprint, &excess, direction);
                     continue;
                 }
-                What::Pending(it, beside) => (Claim::Pending, &it.footprint, beside.as_deref()),
+                What::Pending(it, beside) => (Claim::Pending, &*it.footprint, beside.as_deref()),
                 What::Committed(it, beside) => (Claim::Committed, &**it, beside.as_deref()),
             };
             namespace.claim_scoped(claim, target, beside, direction);

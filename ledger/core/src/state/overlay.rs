@@ -255,7 +255,7 @@ impl Changes {
                     self.ended[at].1 = Some(self.granted.len());
                 }
                 let mut grown = (*pending.reservation).clone();
-                grown.grow((**footprint).clone(), grown.expiration);
+                grown.grow(footprint.clone(), grown.expiration);
                 self.grant(state, Arc::new(grown));
             }
             _ => {}

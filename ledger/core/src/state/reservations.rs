@@ -398,7 +398,7 @@ mod tests {
             name: "web".into(),
             api_version: "v1".into(),
             kind: "Pod".into(),
-            footprint: Footprint::default(),
+            footprint: Arc::default(),
             created: Timestamp::EPOCH,
             expiration: Timestamp::MAX,
             after_version: 0,

@@ -50,7 +50,7 @@ fn granted_for(number: u64, footprint: Footprint) -> Event {
         name: format!("r-{number}").into(),
         api_version: "v1".into(),
         kind: "Pod".into(),
-        footprint,
+        footprint: footprint.into(),
         created: Timestamp::EPOCH,
         expiration: Timestamp::MAX,
         after_version: 0,

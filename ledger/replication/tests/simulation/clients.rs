@@ -1,5 +1,7 @@
 //! Clients: each sends one request after the other, to any node, until it is answered.
 
+use std::sync::Arc;
+
 use quota_core::decide::{Basis, QuotaChange, Request};
 use quota_semantics::{
     Name, Span,
@@ -103,7 +105,7 @@ pub(crate) fn request(number: u64) -> Request {
         kind: "Pod".into(),
         basis: Basis::Create,
         subresource: Name::default(),
-        footprint: Footprint { resources: list(amount(number)), ..Footprint::default() },
+        footprint: Arc::new(Footprint { resources: list(amount(number)), ..Footprint::default() }),
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(i64::try_from(2 + number % 9).unwrap())),

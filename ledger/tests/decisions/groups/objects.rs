@@ -10,7 +10,7 @@ use super::*;
 /// A request for an object with a label.
 fn labelled(id: &str, app: &str, amounts: &str) -> Request {
     let mut request = reserve_request(id, amounts);
-    request.footprint.labels = [("app".into(), app.into())].into();
+    Arc::make_mut(&mut request.footprint).labels = [("app".into(), app.into())].into();
     request
 }
 
@@ -56,7 +56,7 @@ impl Given {
             resource: "pods".into(),
             name: name.into(),
             version: 1,
-            footprint: request.footprint.clone(),
+            footprint: Footprint::clone(&request.footprint),
             lapse: None,
             ends_reservation: false,
         };
@@ -227,7 +227,7 @@ fn changed(before: &Request, after: &Request, version: u64) -> Request {
 /// The object of `request` is to be changed from its version 1.
 fn relabelled(request: &Request, app: &str) -> Request {
     let mut after = request.clone();
-    after.footprint.labels = [("app".into(), app.into())].into();
+    Arc::make_mut(&mut after.footprint).labels = [("app".into(), app.into())].into();
     changed(request, &after, 1)
 }
 

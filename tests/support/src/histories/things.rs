@@ -170,7 +170,7 @@ pub fn reserve_request(
         kind: Name::from("Pod"),
         basis,
         subresource: Name::default(),
-        footprint,
+        footprint: Arc::new(footprint),
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(ttl)),

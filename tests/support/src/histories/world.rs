@@ -147,7 +147,7 @@ impl World {
                 let basis = version.map_or(Basis::Create, |version| Basis::Update { version });
                 let seen = version.map(|version| footprint(version, true, false));
                 let request = Request {
-                    before: seen,
+                    before: seen.map(Arc::new),
                     ttl: None,
                     ..reserve_request(
                         number,

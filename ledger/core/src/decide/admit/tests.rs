@@ -89,7 +89,7 @@ fn observed(review: &Review, version: u64) -> Observed {
         resource: request.resource.to_string().into(),
         name: request.name.clone(),
         version,
-        footprint: request.footprint.clone(),
+        footprint: Footprint::clone(&request.footprint),
         lapse: None,
         ends_reservation: false,
     }
@@ -110,7 +110,7 @@ fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
             kind: "Kind".into(),
             basis: Basis::Create,
             subresource: Name::default(),
-            footprint: object.footprint(kind, NOW, &NoContext),
+            footprint: object.footprint(kind, NOW, &NoContext).into(),
             before: None,
             object: Some(Arc::new(object)),
             ttl: None,
@@ -142,10 +142,10 @@ const CORE: &str = r#"{"name":"c","resources":{"requests":{"cpu":"1"}}}"#;
 fn of_another(review: Review, change: impl FnOnce(&mut Request)) -> Review {
     let mut request = Request::clone(&review.request);
     change(&mut request);
-    Review { request: request.into(), ..review }
+    Review { request, ..review }
 }
 
-fn update(review: Review, before: Option<Footprint>, version: u64) -> Review {
+fn update(review: Review, before: Option<Arc<Footprint>>, version: u64) -> Review {
     of_another(review, |request| {
         request.basis = Basis::Update { version };
         request.before = before;
@@ -154,7 +154,7 @@ fn update(review: Review, before: Option<Footprint>, version: u64) -> Review {
 
 fn scale(id: &str, replicas: u64) -> Review {
     let review = of_another(update(deployment(id, 0, CORE), None, 1), |request| {
-        request.footprint = Footprint::default();
+        request.footprint = Arc::default();
         request.object = None;
         request.subresource = "scale".into();
     });
@@ -213,7 +213,7 @@ fn of_several_that_want_one_name_the_largest_is_held_since_any_may_have_been_sto
     world.admit(&named("c", "3")).unwrap();
     assert_eq!(world.counted("requests.cpu"), "0+3");
     let best_effort = of_another(named("d", "0"), |request| {
-        request.footprint.traits = Traits::Plain;
+        Arc::make_mut(&mut request.footprint).traits = Traits::Plain;
     });
     world.admit(&best_effort).unwrap();
     assert_eq!(world.counted("requests.cpu"), "0+3", "other quotas may count it");

@@ -43,7 +43,7 @@ impl State {
         Some((self.namespaces.place(namespace)?, place))
     }
 
-    pub(super) fn grow(&mut self, key: Key<'_>, footprint: &Footprint, expiration: Timestamp) {
+    pub(super) fn grow(&mut self, key: Key<'_>, footprint: &Arc<Footprint>, expiration: Timestamp) {
         let Some((namespace, place)) = self.find_held(key) else {
             return;
         };

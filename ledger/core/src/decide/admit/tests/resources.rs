@@ -9,7 +9,7 @@ fn wide(id: &str, from: usize, count: usize) -> Review {
         let names =
             (from..from + count).map(|number| format!("requests.example.com/r{number:0>6}"));
         let amounts = names.map(|name| (Name::from(name), Quantity::from_units(1)));
-        request.footprint.resources.extend(amounts);
+        Arc::make_mut(&mut request.footprint).resources.extend(amounts);
     })
 }
 
@@ -47,7 +47,9 @@ fn pods_name_at_most_four_times_as_many_resources_as_the_bound() {
     world.admit(&wide("f", 1000, 500)).unwrap();
     let before = wide("d", 1000, 500).request.footprint.clone();
     let grown = of_another(update(wide("d", 1000, 500), Some(before), 1), |request| {
-        request.footprint.resources.insert("requests.cpu".into(), Quantity::from_units(2));
+        Arc::make_mut(&mut request.footprint)
+            .resources
+            .insert("requests.cpu".into(), Quantity::from_units(2));
     });
     world.admit(&grown).unwrap();
 
@@ -81,7 +83,7 @@ fn one_name_stands_for_each_of_very_many_things_that_nothing_limits() {
     let review = of_another(wide("a", 0, count), |request| {
         let bare = (0..count).map(|number| format!("example.com/r{number:0>6}"));
         let amounts = bare.map(|name| (Name::from(name), Quantity::from_units(1)));
-        request.footprint.resources.extend(amounts);
+        Arc::make_mut(&mut request.footprint).resources.extend(amounts);
     });
     let warned_of = world.admit(&review).unwrap().unlimited;
     assert_eq!(warned_of.len(), count);
@@ -102,7 +104,7 @@ fn a_long_reservation_counts_as_several_pending_ones() {
     let grown = |id| {
         of_another(wide(id, 0, 500), |request| {
             let cpu = ("requests.cpu".into(), Quantity::from_units(2));
-            request.footprint.resources.extend([cpu]);
+            Arc::make_mut(&mut request.footprint).resources.extend([cpu]);
         })
     };
     assert_eq!(world.admit(&grown("b")).unwrap_err(), full);

@@ -12,8 +12,9 @@ use crate::{
 fn replica(id: &str, cpu: &str) -> Review {
     let review = pod(id, cpu);
     let mut request = Request::clone(&review.request);
-    if let Traits::Pod(pod) = request.footprint.traits {
-        request.footprint.traits = Traits::Replica(pod);
+    let footprint = Arc::make_mut(&mut request.footprint);
+    if let Traits::Pod(pod) = &footprint.traits {
+        footprint.traits = Traits::Replica(pod.clone());
     }
     Review { request, ..review }
 }
@@ -80,7 +81,7 @@ fn what_is_held_for_a_replica_cannot_be_made_to_hold_for_something_else() {
     assert!(world.admit(&replica("c", "1")).is_err());
     // The charge of a workload cannot be committed either.
     let mut plain = Request::clone(&deployment("web", 2, CORE).request);
-    plain.footprint.traits = Traits::Plain;
+    Arc::make_mut(&mut plain.footprint).traits = Traits::Plain;
     plain.basis = Basis::Update { version: 0 };
     let plain = Review { request: plain, ..deployment("web", 2, CORE) };
     assert!(world.admit(&plain).is_err());
@@ -172,7 +173,7 @@ fn reservations_for_one_name_are_bounded() {
 fn what_others_reserve_under_the_uid_of_an_object_does_not_measure_it() {
     let reserve = |world: &mut World, review: &Review| {
         let reserved = of_another(review.clone(), |request| {
-            request.footprint = Footprint::default();
+            request.footprint = Arc::default();
         });
         let by = Requester::holder("tenant");
         let granted =

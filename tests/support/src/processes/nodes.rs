@@ -191,7 +191,7 @@ impl Nodes {
             false => String::new(),
         };
         format!(
-            "listen = \"127.0.0.1:{api}\"\ndata_dir = \"data\"\n[limits]\npage = 5000\n{}\
+            "listen = \"127.0.0.1:{api}\"\ndata_dir = \"data\"\n[limits]\npage = 1000\n{}\
              [admin]\nlisten = \"127.0.0.1:{admin}\"\n[nats]\n{events}{}\
              [cluster]\nservers = \"{servers}\"\nmonitoring = {monitoring:?}\nnode = \"n{node}\"\n\
              peers = {{ {} }}\nlisten = \"127.0.0.1:{peers}\"\ntoken_file = \"{}\"\n{}{}",

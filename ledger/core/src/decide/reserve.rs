@@ -56,7 +56,7 @@ pub fn reserve_all(
     requests: &[Request],
     policy: &Policy,
 ) -> Result<Vec<Decision>, (usize, Refusal)> {
-    let mut overlay = Overlay::default();
+    let mut overlay = Overlay::with_room(requests.len());
     let mut seen = HashSet::with_capacity(requests.len());
     let mut all = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {

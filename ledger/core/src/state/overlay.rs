@@ -62,6 +62,16 @@ struct Changed {
 }
 
 impl Overlay {
+    /// No changes, with room for this many reservations that are granted together.
+    pub(crate) fn with_room(reservations: usize) -> Self {
+        Self(Some(Box::new(Changes {
+            ended: Vec::with_capacity(reservations),
+            granted: Vec::with_capacity(reservations),
+            newest: HashTable::with_capacity(reservations),
+            ..Changes::default()
+        })))
+    }
+
     /// The number of amounts that were copied from the state so far, since those of a group are copied together.
     pub(crate) fn copied(&self) -> usize {
         self.0.as_ref().map_or(0, |changes| changes.groups.amounts)

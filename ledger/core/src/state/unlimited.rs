@@ -63,7 +63,7 @@ pub(crate) fn holding(
     target: &Footprint,
     observed: Option<&Footprint>,
 ) -> Holding {
-    let mut holding = Holding::default();
+    let mut holding = Holding { quotas: Vec::with_capacity(limits.len()), ..Holding::default() };
     let mut limited = vec![false; target.resources.len()];
     for limit in limits {
         // As many amounts as the target has, in the same order.

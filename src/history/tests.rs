@@ -121,7 +121,7 @@ impl Recorded {
                 &self.state,
                 now,
                 &Requester::holder("test"),
-                &request.into(),
+                &request,
                 &Policy::default(),
             )
         }) {

@@ -139,7 +139,7 @@ impl Server {
             resource: "pods".into(),
             name: name.into(),
             version: 0,
-            footprint: footprint(resources).into(),
+            footprint: footprint(resources),
             lapse: None,
             ends_reservation: false,
         };

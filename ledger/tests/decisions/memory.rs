@@ -12,8 +12,7 @@ impl Given {
     fn reserve_as(&mut self, principal: &str, request: &Request) -> Result<(), Refusal> {
         let requester = Requester::holder(principal);
         let now = self.now();
-        let request = request.clone().into();
-        let granted = decide::reserve(&self.state, now, &requester, &request, &self.policy)?;
+        let granted = decide::reserve(&self.state, now, &requester, request, &self.policy)?;
         WriteTransaction::new(&mut self.state, &mut self.open, now)
             .record(&Actor::named(principal), granted.events);
         Ok(())
@@ -168,7 +167,7 @@ fn what_took_the_place_of_another_one_of_the_same_uid_is_kept() {
     let mut given = Given::hard("pods=9");
     given.reserve(&named("a", "web", "pods=1")).unwrap();
     let review = decide::Review {
-        request: named("a", "web", "pods=2").into(),
+        request: named("a", "web", "pods=2"),
         measure: decide::Measure::Given,
         holds: true,
     };

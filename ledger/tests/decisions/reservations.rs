@@ -360,7 +360,7 @@ fn a_principal_has_so_many_pending_reservations_unless_nobody_is_told_apart() {
         matches!(refused, Err(Refusal::TooManyPending { pending: 1, limit: key }) if key == limit)
     );
     let reserve = |given: &Given, by: &Requester| {
-        let request = reserve_request("c", "pods=1").into();
+        let request = reserve_request("c", "pods=1");
         decide::reserve(&given.state, given.now(), by, &request, &given.policy)
     };
     let anybody = Requester { is_anybody: true, ..by() };
@@ -383,7 +383,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
             &given.state,
             given.now(),
             &by(),
-            &reserve_request("a", "pods=1").into(),
+            &reserve_request("a", "pods=1"),
             &given.policy
         )
         .unwrap()
@@ -396,7 +396,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
             &given.state,
             given.now(),
             &by(),
-            &reserve_request("a", "pods=2").into(),
+            &reserve_request("a", "pods=2"),
             &given.policy
         )
         .is_err()
@@ -414,7 +414,7 @@ fn what_another_principal_made_is_left_alone_but_by_an_admin() {
     let minute = Span::from_seconds(60);
     let attempts = |given: &Given, by: &Requester| {
         let (state, policy) = (&given.state, &given.policy);
-        let reserved = decide::reserve(state, now, by, &named("b", "web", "pods=1").into(), policy);
+        let reserved = decide::reserve(state, now, by, &named("b", "web", "pods=1"), policy);
         [
             decide::release(state, by, "team-a", &id),
             decide::commit(state, by, "team-a", &id, None, &given.policy.bounds),
@@ -442,7 +442,7 @@ fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_wh
     // For an API server, the reservation is decided beside that of another principal.
     for (by, uid, pods) in [(&third, "c", "pods=3"), (&other, "b", "pods=2")] {
         let review = decide::Review {
-            request: named(uid, "web", pods).into(),
+            request: named(uid, "web", pods),
             measure: decide::Measure::Given,
             holds: true,
         };
@@ -464,7 +464,7 @@ fn what_is_pending_for_the_name_of_an_observed_object_ends_for_that_of_the_same_
     given.reserve(&named("a", "web", "pods=1")).unwrap();
     for (principal, uid) in [("webhook", "b"), ("other", "c"), ("webhook", "d")] {
         let review = decide::Review {
-            request: named(uid, "web", "pods=2").into(),
+            request: named(uid, "web", "pods=2"),
             measure: decide::Measure::Given,
             holds: true,
         };

@@ -106,7 +106,7 @@ fn reserve(
     amount: Quantity,
 ) -> Result<Decision, Refusal> {
     let by = Requester { principal: "reader".into(), is_admin: false, is_anybody: false };
-    let request = plain(240, space, resource, amount).into();
+    let request = plain(240, space, resource, amount);
     decide::reserve(state, now, &by, &request, &Policy::default())
 }
 

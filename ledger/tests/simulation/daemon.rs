@@ -307,23 +307,19 @@ fn events(
     policy: &Policy,
 ) -> Result<Vec<Event>, Refusal> {
     match op {
-        Op::Reserve(request) => decide::reserve(state, now, by, &request.clone().into(), policy)
-            .map(|reserved| reserved.events),
+        Op::Reserve(request) => {
+            decide::reserve(state, now, by, request, policy).map(|reserved| reserved.events)
+        }
         Op::ReserveAll(requests) => match decide::reserve_all(state, now, by, requests, policy) {
             Ok(all) => Ok(all.into_iter().flat_map(|reserved| reserved.events).collect()),
             Err((_, refusal)) => Err(refusal),
         },
         Op::Admit(request) => {
-            let review = Review {
-                request: request.clone().into(),
-                measure: decide::Measure::Given,
-                holds: true,
-            };
+            let review =
+                Review { request: request.clone(), measure: decide::Measure::Given, holds: true };
             decide::admit(state, now, by, &review, policy).map(|admitted| admitted.events)
         }
-        Op::Check(request) => {
-            decide::check(state, now, by, &request.clone().into(), policy).map(|_| Vec::new())
-        }
+        Op::Check(request) => decide::check(state, now, by, request, policy).map(|_| Vec::new()),
         Op::Release(space, number) => decide::release(state, by, &namespace(*space), &uid(*number)),
         Op::Extend(space, number, ttl) => {
             let ttl = Span::from_seconds(*ttl);

@@ -211,8 +211,7 @@ fn carry_out(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -
             (released, Said::Done)
         }
         Op::Reserve(number) => {
-            let reserved =
-                decide::reserve(state, now, &by, &clients::request(*number).into(), policy);
+            let reserved = decide::reserve(state, now, &by, &clients::request(*number), policy);
             (reserved.map(|reserved| reserved.events), Said::Granted)
         }
     };

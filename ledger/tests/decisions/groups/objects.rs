@@ -42,7 +42,7 @@ impl Given {
     /// An API server is about to create an object of this name.
     fn admits(&mut self, name: &str, mut request: Request) -> Result<Decision, Refusal> {
         request.name = name.into();
-        let review = Review { request: request.into(), measure: Measure::Given, holds: true };
+        let review = Review { request, measure: Measure::Given, holds: true };
         let admitted = admit(&self.state, self.now(), &by(), &review, &self.policy)?;
         self.record(admitted.events.clone());
         Ok(admitted)

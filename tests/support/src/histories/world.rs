@@ -84,8 +84,7 @@ impl World {
 
     /// Decides on a request to reserve, and writes what follows.
     pub fn reserve(&mut self, request: &Request) -> Result<Decision, Refusal> {
-        let reserved =
-            decide::reserve(&self.state, self.now(), &by(), &request.clone().into(), &self.policy)?;
+        let reserved = decide::reserve(&self.state, self.now(), &by(), request, &self.policy)?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }
@@ -199,7 +198,7 @@ impl World {
 
     /// Decides on what an API server asks, and writes what follows. Returns whether it could be decided.
     pub fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
-        let review = Review { request: request.clone().into(), measure, holds };
+        let review = Review { request: request.clone(), measure, holds };
         let Ok(admitted) = decide::admit(&self.state, self.now(), &by(), &review, &self.policy)
         else {
             return false;

@@ -135,7 +135,7 @@ impl Naive {
                 let mut reservation = (*view.reservation).clone();
                 let claims = match view.committed {
                     Some(committed) => {
-                        reservation.footprint = Arc::new((*committed).clone());
+                        reservation.footprint = committed;
                         &mut naive.committed
                     }
                     None => &mut naive.pending,

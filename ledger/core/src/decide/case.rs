@@ -24,7 +24,7 @@ use quota_semantics::{
 /// A request in the context of the state.
 pub(super) struct Case<'a> {
     pub(super) request: &'a Request,
-    /// The footprint as it was requested, before it was found out what of it counts.
+    /// The footprint as it was requested, where `request.footprint` is what counts of it.
     pub(super) requested: &'a Arc<Footprint>,
     /// Pending reservations that this one supersedes when it is granted: those for the same name under other uids that
     /// the requester may change, and one for the same object that is not the same request.
@@ -362,14 +362,14 @@ impl<'a> Case<'a> {
             return true;
         }
         let kept = match self.pending {
-            Some(Reservation { requested: Some(requested), .. }) => Some(&requested.footprint),
-            Some(pending) => Some(&pending.footprint),
+            Some(pending) => Some(pending.requested_footprint()),
             None => self.kept(),
         };
         let kept = kept.map(|kept| &**kept);
         size::count_of_bytes(size::of_reserved(&self.target, kept)) > self.replaced
     }
 
+    /// The footprint that a new reservation keeps beside its own; see [`Request::kept`].
     fn kept(&self) -> Option<&Arc<Footprint>> {
         self.request.kept(self.requested, &self.target)
     }

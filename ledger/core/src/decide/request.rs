@@ -82,20 +82,17 @@ impl Request {
         })
     }
 
-    /// Whether a request for this footprint, otherwise as this one, made the reservation: it is for the same object, and
-    /// for equal amounts, however they are written and whether or not it names resources of which it needs nothing. The
-    /// time to live makes no other request: it concerns the answer to the first one.
-    pub(super) fn made(&self, footprint: &Footprint, reservation: &Reservation) -> bool {
-        let (requested, basis) = match &reservation.requested {
-            None => (&reservation.footprint, Basis::Create),
-            Some(requested) => (&requested.footprint, requested.basis()),
-        };
+    /// Whether the reservation was granted for an equal request: for the same object and equal amounts, however they are
+    /// written; zeros and the time to live do not matter. `requested`: the footprint as it was requested, where
+    /// `self.footprint` is what counts of it.
+    pub(super) fn made(&self, requested: &Footprint, reservation: &Reservation) -> bool {
+        let basis = reservation.requested.as_ref().map_or(Basis::Create, |it| it.basis());
         basis == self.basis
             && self.namespace == reservation.namespace
             && self.name == reservation.name
             && self.kind == reservation.kind
             && self.api_version == reservation.api_version
-            && are_equal(footprint, requested)
+            && are_equal(requested, reservation.requested_footprint())
     }
 
     /// The footprint that a reservation of `held` has to keep beside it, so that repetitions are recognized.

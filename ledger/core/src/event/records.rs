@@ -122,7 +122,7 @@ pub struct Reservation {
     pub api_version: Name,
     /// Its kind as the holder gave it; may be empty.
     pub kind: Name,
-    /// The reserved footprint; mostly the request's own.
+    /// The reserved footprint; shared with the request, unless that asked for another one.
     pub footprint: Arc<Footprint>,
     /// When it was granted.
     pub created: Timestamp,
@@ -131,7 +131,7 @@ pub struct Reservation {
     /// It ends when a later version than this one is observed; 0: when the object is first observed. Requests for later
     /// versions raise it.
     pub after_version: u64,
-    /// What was requested, by which repetitions are recognized; none: to create an object with what is reserved.
+    /// What was requested, to recognize repeated requests; none: to create an object with the reserved footprint.
     #[serde(skip)]
     pub requested: Option<Box<Requested>>,
 }
@@ -146,6 +146,11 @@ pub struct Requested {
 }
 
 impl Reservation {
+    /// The footprint that was requested first.
+    pub(crate) fn requested_footprint(&self) -> &Arc<Footprint> {
+        self.requested.as_ref().map_or(&self.footprint, |requested| &requested.footprint)
+    }
+
     /// Raises it to another footprint and expiration.
     pub(crate) fn grow(&mut self, footprint: Arc<Footprint>, expiration: Timestamp) {
         let before = std::mem::replace(&mut self.footprint, footprint);

@@ -25,7 +25,7 @@ impl State {
     pub(super) fn grant(&mut self, entry: &Entry, reservation: &Arc<Reservation>) {
         let key = (&reservation.namespace, &reservation.uid);
         let before = self.reservations.place_of(key.0, key.1);
-        // Whoever grants it has ended a pending one before; a forged ledger may not have.
+        // A decision ends a pending reservation before it grants another one; a forged ledger may not.
         if let Some((_, true)) = before {
             self.end(entry, key, End::Superseded);
         }

@@ -32,7 +32,7 @@ const KILL_EVERY: u64 = 700;
 fn reservations_are_linearizable_while_the_daemon_is_killed() {
     let operations = number("QUOTAD_LINEAR_OPERATIONS").unwrap_or(500);
     let directory = in_memory();
-    let arguments = ["--limits.page=5000"];
+    let arguments = ["--limits.page=1000"];
     let mut running = Some(Quotad::start(directory.path(), &arguments));
     let first = running.as_ref().unwrap().api.clone();
     set_quotas(&first, NAMESPACES);

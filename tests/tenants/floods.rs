@@ -152,6 +152,8 @@ fn wide_lists_end_with_the_time_of_their_requests() {
         "--limits.request_timeout=1s",
         "--limits.limits_per_quota=1000",
         "--limits.resources_per_namespace=2000",
+        // Otherwise the metrics are such a list, too.
+        "--limits.metrics_series=1",
     ];
     let callers = Callers::start(WHO, &arguments);
     let hard = (0..LIMITS).map(|number| (format!("example.com/r{number}"), json!("1")));

@@ -69,7 +69,7 @@ impl Place {
             "--snapshot.every_entries=500",
             "--retention.max_bytes=64KiB",
             "--retention.archive_dir=archive",
-            "--limits.page=5000",
+            "--limits.page=1000",
         ]
         .map(str::to_owned)
         .into();

@@ -1,14 +1,11 @@
 //! Plain events: objects of any system, measured by their sender.
 
-use std::collections::BTreeMap;
-
 use quota_core::{decide::Sighting, event::Observed};
 use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::ResourceList};
-use serde_json::value::RawValue;
 
 use super::{
     Fault, Reader, check,
-    wire::{Change, Field, Text, Wire},
+    wire::{Change, Field, Member, Text, Wire},
 };
 use crate::metrics::Rejection;
 
@@ -64,16 +61,12 @@ fn footprint(
     counted: &Footprint,
     usage: Option<&Field<'_>>,
 ) -> Result<Footprint, Fault> {
-    let mut footprint = counted.clone();
     let Some(usage) = usage else {
-        return Ok(footprint);
+        return Ok(counted.clone());
     };
     let usage = usage.object();
     let usage = usage.map_err(|error| Fault::field(format!("usage: {error}")))?;
-    // Among several amounts for one name, the last one counts.
-    let usage: BTreeMap<&str, &RawValue> =
-        usage.iter().map(|(Text(name), amount)| (&**name, *amount)).collect();
-    let amount = |(name, amount): (&str, &RawValue)| {
+    let amount = |(Text(name), amount): &Member<'_>| {
         let resource = reader.resource_name(name)?;
         let quantity = Quantity::from_json_token(amount.get())
             .map_err(|error| invalid_quantity(name, &error.to_string()))?;
@@ -82,9 +75,10 @@ fn footprint(
             false => Ok((resource, quantity)),
         }
     };
-    let amounts: ResourceList = usage.into_iter().map(amount).collect::<Result<_, _>>()?;
-    footprint.resources.add(&amounts);
-    Ok(footprint)
+    // Among several amounts for one name, the last one counts.
+    let mut resources: ResourceList = usage.iter().map(amount).collect::<Result<_, _>>()?;
+    resources.add(&counted.resources);
+    Ok(counted.with_resources(resources))
 }
 
 fn invalid_quantity(name: &str, reason: &str) -> Fault {

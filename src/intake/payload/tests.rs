@@ -314,7 +314,7 @@ fn a_plain_event_is_measured_by_its_sender() {
     assert_eq!(alive(plain("")).0.version, 0);
     let more = alive(plain(r#","usage":{"count/widgets.example.com":"2"}"#)).0;
     assert_eq!(more.footprint.resources.pretty(), "count/widgets.example.com=3");
-    let last = alive(plain(r#","usage":{"x":"-1","cpu":"1","x":"2"}"#)).0;
+    let last = alive(plain(r#","usage":{"x":"1","cpu":"1","x":"2"}"#)).0;
     let counted = "count/widgets.example.com=1,cpu=1,x=2";
     assert_eq!(last.footprint.resources.pretty(), counted);
     let deleted = one(r#"{"type":"DELETED","namespace":"team-a","uid":"u-1"}"#);

@@ -64,6 +64,7 @@ fn what_cannot_be_understood_is_rejected_with_its_reason() {
         (plain(r#","usage":{"a b":"1"}"#), InvalidField, r#"resource name "a b""#),
         (plain(r#","usage":{"cpu":"-1"}"#), InvalidQuantity, "cpu: must not be negative"),
         (plain(r#","usage":{"cpu":"1 core"}"#), InvalidQuantity, "cpu: "),
+        (plain(r#","usage":{"cpu":"1 core","cpu":"1"}"#), InvalidQuantity, "cpu: "),
         (plain(r#","usage":{"cpu":{}}"#), InvalidQuantity, "cpu: "),
         (plain(r#","usage":[]"#), InvalidField, "usage: "),
         (large, TooLarge, "more than 3932160"),

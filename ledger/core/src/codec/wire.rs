@@ -4,13 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::{slice, sync::Arc};
 
 use super::{DecodeError, names::Names};
-use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::config::{Configuration, LittleEndian, Varint};
 use bincode::error::EncodeError;
 use quota_semantics::Name;
-
-/// The most bytes that one decoded value may claim: far above any value that is written, and small enough to be
-/// harmless.
-const VALUE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Most names per piece: bounds the memory that a damaged count can make the decoder reserve.
 const NAMES_MAX: u32 = 1 << 24;
@@ -21,8 +17,8 @@ const FIRST_BYTES: usize = 512;
 /// The most items of a list for which memory is reserved before they are decoded, since a damaged count can be large.
 pub(super) const RESERVED_MAX: usize = 64;
 
-const CONFIG: Configuration<LittleEndian, Varint, Limit<VALUE_MAX_BYTES>> =
-    bincode::config::standard().with_limit::<VALUE_MAX_BYTES>();
+/// Numbers only are left to bincode, so no limit of bytes is needed.
+const CONFIG: Configuration<LittleEndian, Varint> = bincode::config::standard();
 
 /// A value with an encoding in the format.
 pub(crate) trait Wire: Sized {
@@ -38,8 +34,10 @@ pub(crate) trait Tagged {
     fn tag(&self) -> u8;
 }
 
-/// The largest number that bincode encodes as a single byte.
+/// The largest number that bincode encodes as a single byte, and the bytes before numbers of two and of four.
 const ONE_BYTE_MAX: u8 = 250;
+const TWO_BYTES: u8 = 251;
+const FOUR_BYTES: u8 = 252;
 
 /// Collects a body and the names that it refers to.
 pub(crate) struct Writer {
@@ -79,6 +77,20 @@ impl Writer {
     fn number(&mut self, number: u64) {
         match u8::try_from(number) {
             Ok(byte @ ..=ONE_BYTE_MAX) => self.body.push(byte),
+            _ => self.longer(number),
+        }
+    }
+
+    fn longer(&mut self, number: u64) {
+        match (u16::try_from(number), u32::try_from(number)) {
+            (Ok(number), _) => {
+                let [a, b] = number.to_le_bytes();
+                self.body.extend_from_slice(&[TWO_BYTES, a, b]);
+            }
+            (_, Ok(number)) => {
+                let [a, b, c, d] = number.to_le_bytes();
+                self.body.extend_from_slice(&[FOUR_BYTES, a, b, c, d]);
+            }
             _ => self.plain(number),
         }
     }
@@ -93,7 +105,7 @@ impl Writer {
             }
             _ => {
                 self.body.push(first);
-                self.plain(number);
+                self.longer(number);
                 self.body.extend_from_slice(&last);
             }
         }
@@ -163,6 +175,17 @@ impl<'a> Reader<'a> {
         let byte = *self.rest.as_slice().first().filter(|byte| **byte <= ONE_BYTE_MAX)?;
         self.rest.next();
         Some(byte)
+    }
+
+    /// The next number of more than one byte.
+    fn longer<T: bincode::Decode<()> + From<u32>>(&mut self) -> Result<T, DecodeError> {
+        let (number, rest) = match *self.rest.as_slice() {
+            [TWO_BYTES, a, b, ref rest @ ..] => (u16::from_le_bytes([a, b]).into(), rest),
+            [FOUR_BYTES, a, b, c, d, ref rest @ ..] => (u32::from_le_bytes([a, b, c, d]), rest),
+            _ => return self.plain(),
+        };
+        self.rest = rest.iter();
+        Ok(number.into())
     }
 
     #[inline]
@@ -235,7 +258,7 @@ macro_rules! number {
             fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 match reader.short() {
                     Some(byte) => Ok(byte.into()),
-                    None => reader.plain(),
+                    None => reader.longer(),
                 }
             }
         }
@@ -418,6 +441,33 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
         match reader.count()? {
             0 => Ok(Self::new()),
             count => (0..count).map(|_| Ok((K::take(reader)?, V::take(reader)?))).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_encoded_as_by_bincode() {
+        let borders = [0, 250, 251, 252, 255, 256, 65_535, 65_536, 0xffff_ffff, 0x1_0000_0000];
+        for number in borders.into_iter().chain([u64::MAX]) {
+            let mut writer = Writer::default();
+            number.put(&mut writer);
+            let encoded = bincode::encode_to_vec(number, CONFIG).unwrap();
+            assert_eq!(writer.body, encoded);
+            let piece = writer.finish();
+            let mut reader = Reader::new(&piece).unwrap();
+            assert_eq!(u64::take(&mut reader).unwrap(), number);
+            reader.finish().unwrap();
+            for end in 1..piece.len() {
+                let mut reader = Reader::new(&piece[..end]).unwrap();
+                assert!(u64::take(&mut reader).is_err(), "{number}, {end} bytes");
+            }
+            let mut reader = Reader::new(&piece).unwrap();
+            let fits = u32::try_from(number).ok();
+            assert_eq!(u32::take(&mut reader).ok(), fits);
         }
     }
 }

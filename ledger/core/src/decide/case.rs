@@ -387,7 +387,7 @@ impl<'a> Case<'a> {
         let request = self.request;
         if self.counts_for_more() {
             let namespace = &request.namespace;
-            let [more, more_here] = self.overlay.more_pending(namespace);
+            let more = self.overlay.more_pending();
             let total = state.counted_pending().saturating_add_signed(more);
             let by = limited.filter(|by| !by.is_anybody);
             let most = policy.max_pending_per_principal;
@@ -402,7 +402,8 @@ impl<'a> Case<'a> {
             if total >= most {
                 let here = state.counted_pending_in(namespace);
                 let key = "reservations.max_pending_per_namespace";
-                within(here.saturating_add_signed(more_here), most, key)?;
+                let more = self.overlay.more_pending_in(namespace);
+                within(here.saturating_add_signed(more), most, key)?;
             }
         }
         if let Some(pending) = self.pending {

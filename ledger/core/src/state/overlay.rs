@@ -147,11 +147,14 @@ impl Overlay {
         }
     }
 
-    /// The differences to what the pending reservations in the state count as: in all, and in a namespace.
-    pub(crate) fn more_pending(&self, namespace: &str) -> [isize; 2] {
-        let here = self.in_namespace(namespace);
-        let all = self.0.as_ref().map_or(0, |changes| changes.pending);
-        [all, here.map_or(0, |changed| changed.pending)]
+    /// The difference to what the pending reservations in the state count as.
+    pub(crate) fn more_pending(&self) -> isize {
+        self.0.as_ref().map_or(0, |changes| changes.pending)
+    }
+
+    /// The difference to what those of a namespace count as.
+    pub(crate) fn more_pending_in(&self, namespace: &str) -> isize {
+        self.in_namespace(namespace).map_or(0, |changed| changed.pending)
     }
 
     /// Applies what a request was granted. The reservations that it superseded have ended already.

@@ -194,7 +194,7 @@ impl SignNumber for Sign {
 }
 
 /// A number divided by 1000 as often as possible, and how often that is; 0 stays as it is.
-pub(super) fn without_thousands(number: i128) -> (i128, usize) {
+pub(super) fn without_thousands(number: i128) -> (i128, u8) {
     let (mut wide, mut thousands) = (number, 0);
     // Dividing one machine word is far cheaper than dividing two, and nearly all numbers fit one.
     let word = loop {
@@ -212,7 +212,7 @@ pub(super) fn without_thousands(number: i128) -> (i128, usize) {
 }
 
 /// The same for a machine word.
-pub(super) fn word_without_thousands(mut word: i64) -> (i64, usize) {
+pub(super) fn word_without_thousands(mut word: i64) -> (i64, u8) {
     let mut thousands = 0;
     if word == 0 {
         return (word, thousands);

@@ -23,13 +23,13 @@ impl Quantity {
         };
         match digits {
             0 => Some((0, 0)),
-            _ => Some((digits, i8::try_from(3 * thousands).ok()? - 9)),
+            _ => Some((digits, (3 * thousands).cast_signed() - 9)),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn long_without_thousands(&self) -> Option<(i64, usize)> {
+    fn long_without_thousands(&self) -> Option<(i64, u8)> {
         let Number::Small(nanos) = self.number() else {
             return None;
         };

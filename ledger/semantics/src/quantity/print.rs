@@ -101,7 +101,8 @@ fn write(out: &mut impl Write, value: &Number<'_>, format: Format, past: Past) -
             write_binary_suffix(out, steps)
         }
         Number::Small(nanos) => {
-            let (mut mantissa, mut thousands) = number::without_thousands(*nanos);
+            let (mut mantissa, thousands) = number::without_thousands(*nanos);
+            let mut thousands = usize::from(thousands);
             while thousands > decimal {
                 mantissa *= 1000;
                 thousands -= 1;

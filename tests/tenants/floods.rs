@@ -152,7 +152,7 @@ fn wide_lists_end_with_the_time_of_their_requests() {
         "--limits.request_timeout=1s",
         "--limits.limits_per_quota=1000",
         "--limits.resources_per_namespace=2000",
-        // Otherwise the metrics are such a list, too.
+        // With a series for each limit, the metrics take longer than a request may.
         "--limits.metrics_series=1",
     ];
     let callers = Callers::start(WHO, &arguments);

@@ -171,8 +171,8 @@ class Browser:
 
 
 def looked_at(page, name, expected=None):
-    """A view that is complete: it is kept as a picture, has no barrier, and the browser complained of nothing but what is
-    expected here: a pattern for the requests that fail, since the page may repeat them at any time."""
+    """A view that is complete: it is kept as a picture, axe finds no violation, and the browser complained of nothing.
+    `expected`: a pattern of complaints that do not count. The page repeats a request that fails, at any time."""
     page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
     results = Axe().run(page)
     assert results.violations_count == 0, results.generate_report()

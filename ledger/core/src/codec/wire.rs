@@ -17,7 +17,7 @@ const FIRST_BYTES: usize = 512;
 /// The most items of a list for which memory is reserved before they are decoded, since a damaged count can be large.
 pub(super) const RESERVED_MAX: usize = 64;
 
-/// Numbers only are left to bincode, so no limit of bytes is needed.
+/// Each value that bincode decodes here is one number, so a limit of bytes would have no effect.
 const CONFIG: Configuration<LittleEndian, Varint> = bincode::config::standard();
 
 /// A value with an encoding in the format.
@@ -81,6 +81,7 @@ impl Writer {
         }
     }
 
+    /// A number of more than one byte, in bincode's encoding: for two and four bytes bincode itself takes much longer.
     fn longer(&mut self, number: u64) {
         match (u16::try_from(number), u32::try_from(number)) {
             (Ok(number), _) => {
@@ -177,7 +178,7 @@ impl<'a> Reader<'a> {
         Some(byte)
     }
 
-    /// The next number of more than one byte.
+    /// The next number, if it takes more than one byte; see [`Writer::longer`].
     fn longer<T: bincode::Decode<()> + From<u32>>(&mut self) -> Result<T, DecodeError> {
         let (number, rest) = match *self.rest.as_slice() {
             [TWO_BYTES, a, b, ref rest @ ..] => (u16::from_le_bytes([a, b]).into(), rest),

@@ -151,7 +151,7 @@ impl Requested {
 /// Whether two requested footprints are for equal amounts of the same resources, apart from those of which they need
 /// nothing.
 fn are_equal(one: &Footprint, other: &Footprint) -> bool {
-    // Mostly what is requested is held.
+    // Mostly a reservation shares the footprint of its request.
     if std::ptr::eq(one, other) {
         return true;
     }

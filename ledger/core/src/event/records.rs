@@ -136,7 +136,7 @@ pub struct Reservation {
     pub requested: Option<Box<Requested>>,
 }
 
-/// What the request was for that made a reservation.
+/// What a reservation was requested for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requested {
     /// The footprint.
